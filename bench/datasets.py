@@ -1,9 +1,10 @@
 """The papers' data sets in shape: made-up documents of 136, 700 and 220 features, or the real files.
 
-Made-up documents all stem from gpuqs's MSLR-like ones, labels and queries included. The other two shapes bend mixes of
-those columns: Yahoo-like ones to ranks in [0, 1], many of them 0; Istella-like ones to counts and weights with tails.
+Made-up documents are all derived from gpuqs's MSLR-like ones, including labels and queries. The other two shapes
+transform mixes of those columns: Yahoo-like ones to ranks in [0, 1], many of them 0; Istella-like ones to counts and
+weights with heavy tails.
 
-Real files are LETOR text as distributed, found by name in a folder and below it.
+Real files are LETOR text as distributed, found by name in a folder and its subfolders.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from gpuqs.readers import open_documents
 
 #: Seed of the documents that the models were not trained on.
 DOCUMENTS_SEED = 12
-#: The first of the seeds that training draws on.
+#: The first of the seeds used for training.
 TRAINING_SEED = 1_000
-#: Documents of a real file that are read.
+#: Maximum number of documents read from a real file.
 MOST_REAL = 200_000
-#: Bytes of a real file that, with its size, tell it from others.
+#: First bytes of a real file that, with its size, identify it.
 HEAD = 1 << 20
 
 
@@ -57,7 +58,7 @@ SHAPES = {shape.name: shape for shape in (MSN, YAHOO, ISTELLA)}
 
 
 def key(shape: Shape, data: Path | None = None) -> str:
-    """A shape's name in names of files; that of real files says which, too."""
+    """A shape's name for file names; for real data it identifies the file, too."""
     if data is None:
         return shape.name.lower()
     return f"{shape.name.lower()}-real-{_digest(_found(shape, shape.train, data))}"
@@ -77,7 +78,7 @@ def documents(shape: Shape, n: int, data: Path | None = None) -> np.ndarray:
     ----------
     shape : Shape
     n : int
-        A real file with fewer is repeated.
+        Number of rows; a real file with fewer is repeated.
     data : path, optional
         The folder of the real files.
     """
@@ -91,7 +92,7 @@ def documents(shape: Shape, n: int, data: Path | None = None) -> np.ndarray:
 def training(
     shape: Shape, part: int, data: Path | None = None, n: int = 2_000
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Some n documents to train a part of a model on, their labels, and sizes of queries; other documents each part."""
+    """About n documents to train a part of a model, labels, and sizes of queries; each part gets other documents."""
     if data is None:
         seed = TRAINING_SEED + part
         base, y, qid = mslr_like(n // 110, seed)
@@ -114,7 +115,7 @@ def _bent(shape: Shape, base: np.ndarray, seed: int) -> np.ndarray:
     out = np.empty((len(base), shape.n_features), np.float32)
     for f in range(shape.n_features):
         (a, b), weight = world.choice(base.shape[1], 2, replace=False), world.uniform(0.3, 1.0)
-        zeros, tail = world.uniform(-0.3, 0.9), world.uniform(1.0, 9.0)  # a share below 0: none
+        zeros, tail = world.uniform(-0.3, 0.9), world.uniform(1.0, 9.0)  # a negative share means none
         noise = world.normal(size=len(order)), draw.normal(size=len(base))
         known_mix, mix = (
             weight * r[:, a] + (1 - weight) * r[:, b] + 0.1 * e
@@ -135,7 +136,7 @@ def _known() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _ranks(X: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Shares of known documents below each value, column by column; the middle one where many are equal."""
+    """Shares of known documents below each value, by column; the middle of the range if many are equal."""
     columns = list(zip(order.T, X.T, strict=True))
     below, not_above = (np.stack([np.searchsorted(o, x, side) for o, x in columns], 1) for side in ("left", "right"))
     return (below + not_above) / (2 * len(order))
@@ -152,14 +153,14 @@ def _found(shape: Shape, pattern: str, data: Path) -> Path:
 
 @cache
 def _digest(path: Path) -> str:
-    """Eight digits of a file's size and beginning: it may be gigabytes long."""
+    """Eight hash digits of a file's size and beginning, since it may be gigabytes long."""
     with path.open("rb") as file:
         return hashlib.sha256(b"%d " % path.stat().st_size + file.read(HEAD)).hexdigest()[:8]
 
 
 @cache
 def _real(shape: Shape, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The first documents of a file, whole queries: values, labels, and sizes of queries."""
+    """The first documents of a file, as whole queries: values, labels, and sizes of queries."""
     columns = Forest(
         n_features=shape.n_features,
         node_offsets=np.zeros(1, np.int64),
@@ -175,7 +176,7 @@ def _real(shape: Shape, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     for chunk in open_documents(path, columns, first_id=1):
         if chunk.labels is None or chunk.queries is None:
             raise InputError(f"{path}: no labels and queries; LETOR text as distributed has them")
-        largest = np.finfo(np.float32).max  # Istella says "missing" by the largest float64
+        largest = np.finfo(np.float32).max  # Istella marks missing values with the largest float64
         values.append(np.clip(chunk.values, -largest, largest).astype(np.float32))
         labels.append(chunk.labels)
         queries.append(chunk.queries)
@@ -183,5 +184,5 @@ def _real(shape: Shape, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]
             break
     qid = np.concatenate(queries)
     starts = np.flatnonzero(np.r_[True, qid[1:] != qid[:-1]])
-    stop = starts[-1] if len(starts) > 1 else len(qid)  # the last query may be cut
+    stop = starts[-1] if len(starts) > 1 else len(qid)  # the last query may be incomplete
     return np.concatenate(values)[:stop], np.concatenate(labels)[:stop], np.diff(np.r_[starts[starts < stop], stop])

@@ -1,12 +1,12 @@
-"""Forests as the libraries grow them by default, on rows of 28 to 700 features: beside LightGBM and XGBoost.
+"""Forests as the libraries grow them by default, on rows of 28 to 700 features: compared with LightGBM and XGBoost.
 
     python bench/default_forests.py            # a quarter of an hour with its training; figures go to bench/results/
     python bench/default_forests.py --quick    # a smoke run, nothing written
 
 Both libraries train with their defaults (31 leaves, depth 6) on made-up rows, and score their own models of the first
-10, 100 and 1,000 trees, 10,000 float32 rows a call, on one thread; contenders take turns. gpuqs also scores with
-precision "fast", and the same rows by columns (F order) and in float64. First its scores are compared with the
-library's, bit for bit.
+10, 100 and 1,000 trees, with 10,000 float32 rows per call on one thread; contenders take turns. gpuqs also scores
+with precision "fast", and the same rows stored by columns (F order) and in float64. First its scores are compared
+with the library's, bit for bit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Score = Callable[[np.ndarray], np.ndarray]
 
 
 def rows(n: int, n_features: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Normal columns, float32, all of which the target depends on a little, and on some together."""
+    """Normal columns, float32; the target depends a little on each, and on interactions of some."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, n_features), np.float32)
     weights = np.random.default_rng(n_features).standard_normal(n_features)
@@ -71,12 +71,12 @@ def of_xgboost(booster: Any, n_trees: int) -> tuple[gpuqs.Model, Score]:
     return gpuqs.from_model(first), first.inplace_predict
 
 
-#: What trains a library's model, its file's suffix, and what scores its first trees.
+#: By library: the function that trains its model, its file's suffix, and the function that scores its first trees.
 LIBRARIES = {"LightGBM": (lightgbm_model, "txt", of_lightgbm), "XGBoost": (xgboost_model, "ubj", of_xgboost)}
 
 
 def measure(library: str, model: gpuqs.Model, score: Score, X: np.ndarray, rounds: int) -> dict[str, float]:
-    """Microseconds a document of one library and of gpuqs."""
+    """Microseconds per document of one library and of gpuqs."""
     by_columns, doubles = np.asfortranarray(X), X.astype(np.float64)
     expected = score(X)
     for given in (X, by_columns, doubles):
@@ -94,7 +94,7 @@ def measure(library: str, model: gpuqs.Model, score: Score, X: np.ndarray, round
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
-    """How many times as fast as each library, by trees."""
+    """Draw gpuqs's speed-up over each library, by number of trees."""
     figure, axes = plt.subplots(1, len(LIBRARIES), figsize=(10, 4), sharey=True, constrained_layout=True)
     for ax, library in zip(axes, LIBRARIES, strict=True):
         for n_features in FEATURES:

@@ -1,4 +1,4 @@
-"""What the benchmarks ask of CUDA beside scoring: how fast a device is, how many blocks run at once, profiles."""
+"""What the benchmarks need from CUDA besides scoring: a device's speed, the number of resident blocks, profiling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Hardware:
-    """Clock in Hz and DRAM bandwidth in bytes a second, as the device states them."""
+    """Clock in Hz and DRAM bandwidth in bytes per second, as reported by the device."""
 
     clock: float
     bandwidth: float
@@ -48,7 +48,7 @@ def resident_blocks(device: Any, kernel: Any, threads: int, shared: int) -> int:
 
 @contextlib.contextmanager
 def profiled(device: Any) -> Iterator[None]:
-    """What is queued inside is what a profiler sees that records on request; waits for it."""
+    """Let a profiler that records on request see only the work queued inside; wait for that work."""
     from gpuqs.devices.bindings import bindings, checked
 
     runtime = bindings("runtime")

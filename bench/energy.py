@@ -1,4 +1,4 @@
-"""Energy of the processor's packages, from the counters that Linux shows of RAPL (`/sys/class/powercap`)."""
+"""Energy of the processor's packages, from Linux's RAPL counters (`/sys/class/powercap`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ POWERCAP = Path("/sys/class/powercap")
 
 
 class NoEnergy(Exception):
-    """The counters cannot be read here, and why."""
+    """Why the counters cannot be read here."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Zone:
 
 
 def packages(powercap: Path = POWERCAP) -> list[Zone]:
-    """The counters of all packages; those of their parts are in them, and are left out."""
+    """The counters of all packages; counters of their parts are left out, since packages include them."""
     folders = sorted(folder for folder in powercap.glob("*-rapl:*") if folder.name.count(":") == 1)
     if not folders:
         raise NoEnergy(f"{powercap} has no RAPL counters: virtual machines show none")
@@ -40,7 +40,7 @@ def packages(powercap: Path = POWERCAP) -> list[Zone]:
 
 
 def microjoules(call: Callable[[], object], zones: list[Zone], seconds: float = 0.3) -> float:
-    """What one call takes, of all packages and everything that runs there; repeated for so long."""
+    """Microjoules of one call, for all packages and everything that runs there; repeated for ``seconds``."""
     began, before, calls = time.perf_counter(), [zone.read() for zone in zones], 0
     while not calls or time.perf_counter() - began < seconds:
         call()

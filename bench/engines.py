@@ -94,7 +94,7 @@ def row(timing: Timing, n: int, library: Timing) -> dict[str, float]:
 
 
 def ratios(result: dict) -> list[str]:
-    """What the project promises, as ratios of medians from this run."""
+    """Ratios of medians from this run for the speed-ups that the project promises."""
     rows, library = result["rows"], result["library"]
     best = cpu_fallback.available_isas()[0]
 
@@ -112,7 +112,7 @@ def ratios(result: dict) -> list[str]:
 
 
 def stages(path: Path, X: np.ndarray, rounds: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Where bitslice's time goes: nanoseconds of each stage per document, by instruction set and precision."""
+    """Where bitslice spends its time: nanoseconds per document and stage, by instruction set and precision."""
     model, out = gpuqs.load(path), {}
     for isa in cpu_fallback.available_isas():
         os.environ["GPUQS_ISA"] = isa
@@ -127,7 +127,7 @@ def stages(path: Path, X: np.ndarray, rounds: int) -> dict[str, dict[str, dict[s
 
 
 def latencies(path: Path, X: np.ndarray, rounds: int) -> dict:
-    """Small batches through the Python API, documents that change from call to call."""
+    """Small batches through the Python API, with different documents in each call."""
     model, booster = gpuqs.load(path), lightgbm.Booster(model_file=path)
     os.environ.pop("GPUQS_ISA", None)
     out = {}
@@ -164,7 +164,7 @@ def markdown(report: dict) -> str:
                 f"| {label} | {r['us_per_document']:.3f} | {r['minimum_us']:.3f} | {r['times_library']:.1f} |"
             )
         lines += ["", *[f"- {line}" for line in result["ratios"]], ""]
-    shape = f"{report.get('n_trees', 1_000):,} x 64"  # reports that do not say so are of full runs
+    shape = f"{report.get('n_trees', 1_000):,} x 64"  # reports without this entry come from full runs
     of_tree = " (and per document and tree: a thousandth)" if shape.startswith("1,000 ") else ""
     lines += [f"## Stages of bitslice, {shape}: ns per document{of_tree}", ""]
     lines += [f"clock {report['ghz']:.2f} GHz: a nanosecond is that many cycles", ""]

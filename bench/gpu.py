@@ -2,9 +2,9 @@
 
     python bench/gpu.py [--minutes 9] [--wheels FOLDER] [--out gpu]    # writes gpu.json, gpu.md, gpu.png
 
-Needs an NVIDIA GPU, CuPy and cuda-python; no network. gpuqs is built with what is there; where it
-cannot be, its GPU engine still runs from the checkout, without the CPU engines to compare with.
-XGBoost and nvForest are compared with where they are installed, or where FOLDER holds their wheels.
+Needs an NVIDIA GPU, CuPy and cuda-python; no network. gpuqs is built with the available tools; if that
+fails, its GPU engines still run from the checkout, without the CPU engines to compare with.
+XGBoost and nvForest are included if they are installed, or if FOLDER holds their wheels.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Sizes:
     tree_blocks: tuple[int, ...] = (500, 1000, 2000, 3000, 5000, 7500, 10_000, 20_000)
     threads: tuple[int, ...] = (64, 128, 256, 512, 1024)
     repeats: int = 7
-    calls: int = 200  # of batches whose latency counts
-    seconds: float = 2.0  # of calls whose energy is read
+    calls: int = 200  # timed calls per small batch size
+    seconds: float = 2.0  # time over which energy is measured
 
 
 class Clock:
-    """Times of calls that queue work on the device."""
+    """Times calls that queue work on the device."""
 
     def __init__(self, device: Any) -> None:
         self._cupy = device._cupy
@@ -66,14 +66,14 @@ class Clock:
         return times
 
     def occupy(self) -> None:
-        """Queue some milliseconds of work, so that what is queued next waits for the device, not the device for it."""
+        """Queue some milliseconds of work, so that the device never waits for work that is queued next."""
         memory = self._cupy.empty(1 << 26, np.float32)
         for _ in range(40):
             memory.fill(0)
 
     @contextmanager
     def span(self, into: list[tuple[Any, Any]]) -> Iterator[None]:
-        """Append what marks the begin and the end, on the device, of what is queued inside; see `elapsed`."""
+        """Append the device's events before and after the work queued inside; see `elapsed`."""
         begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
         begin.record()
         yield
@@ -81,7 +81,7 @@ class Clock:
         into.append((begin, end))
 
     def elapsed(self, span: tuple[Any, Any]) -> float:
-        """Seconds from the begin of a span to its end, which is waited for."""
+        """Seconds from the begin of a span to its end; waits for the end."""
         span[1].synchronize()
         return self._cupy.cuda.get_elapsed_time(*span) / 1000
 
@@ -100,7 +100,7 @@ class Bench:
     skipped: list[str] = field(default_factory=list)
 
     def in_time(self, what: str) -> bool:
-        """Whether there is time left; notes what is skipped otherwise."""
+        """Whether there is time left; if not, record what is skipped."""
         if time.monotonic() < self.deadline:
             return True
         self.skipped.append(what)
@@ -126,7 +126,7 @@ class Bench:
         return {f"{engine}, {precision}": self.place(forest, precision, engine) for engine, precision in ways}
 
     def scoring(self, placed: Any, n: int, given: np.ndarray | None = None) -> Callable[[], None]:
-        """A call that scores ``n`` documents which lie on the device: those of the bench, or given ones."""
+        """A call that scores ``n`` documents on the device: the bench's, or given ones."""
         documents = self.X if given is None else given
         with self.device.active():
             X = self.device.upload(documents[np.arange(n) % len(documents)])
@@ -139,7 +139,7 @@ class Bench:
         return score
 
     def time(self, section: str, placed: Any, n: int, **about: Any) -> float:
-        """Time scoring ``n`` documents on the device; microseconds a document."""
+        """Time scoring ``n`` documents on the device; return microseconds per document."""
         times = self.clock.seconds(self.scoring(placed, n), self.sizes.repeats)
         return self.note(section, times, n, form=placed.form, threads=placed.threads,
                          tree_blocks=placed.n_blocks, occupancy=occupancy(self.device, placed), **about)  # fmt: skip
@@ -155,7 +155,7 @@ class Bench:
         us = statistics.median(times) / n * 1e6
         row = {"section": section, **about, "documents": n, "us_per_document": us}
         if len(times) >= 20:
-            row |= {f"p{q}_us": float(np.percentile(times, q)) * 1e6 for q in (50, 95, 99)}  # of a call
+            row |= {f"p{q}_us": float(np.percentile(times, q)) * 1e6 for q in (50, 95, 99)}  # per call
         self.rows.append({**row, "fastest_us": min(times) / n * 1e6})
         print(
             "  " + "  ".join(f"{k}={v:.5g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
@@ -164,7 +164,7 @@ class Bench:
 
 
 def check_correctness(bench: Bench) -> None:
-    """Exit leaves and sums equal to `reference`'s, `qs_gpu`'s exact ones within the stated bound; or an exit."""
+    """Exit unless leaves and sums equal `reference`'s (`qs_gpu`'s exact sums: within the stated bound)."""
     from gpuqs.devices.pipeline import run
     from gpuqs.engines.reference import Reference
 
@@ -209,7 +209,7 @@ def time_sizes(bench: Bench) -> None:
 
 
 def time_cpu(bench: Bench, forest: Any, **about: Any) -> None:
-    """One thread of the CPU's engines on the same documents, fewer of them."""
+    """The CPU engines with one thread, on fewer of the same documents."""
     from gpu_cells import host_seconds
 
     from gpuqs.engines import ENGINES
@@ -223,7 +223,7 @@ def time_cpu(bench: Bench, forest: Any, **about: Any) -> None:
 
 
 def occupancy(device: Any, placed: Any) -> float:
-    """Share of a multiprocessor's threads that `update_scores` can keep resident, as the driver says."""
+    """Share of a multiprocessor's threads that `update_scores` can keep resident, according to the driver."""
     from driver import resident_blocks
 
     blocks = resident_blocks(device, *placed.scoring_kernel())
@@ -231,7 +231,7 @@ def occupancy(device: Any, placed: Any) -> float:
 
 
 def time_grid(bench: Bench) -> None:
-    """Every τ and number of threads, against the policy's choice."""
+    """Time every τ and number of threads, and the policy's choice."""
     for n_leaves in bench.sizes.leaves:
         forest, n = bench.forest(bench.sizes.trees[-1], n_leaves), bench.sizes.documents // 4
         chosen, best = None, None
@@ -261,7 +261,7 @@ def time_peers(bench: Bench) -> None:
 
 
 def sections() -> tuple[tuple[Callable[[Bench], None], float], ...]:
-    """What runs, in order, and the share of the time that is left for it and all after it, as weights."""
+    """The sections in order, with weights that divide the remaining time among them."""
     import gpu_cells
 
     return (
@@ -271,7 +271,7 @@ def sections() -> tuple[tuple[Callable[[Bench], None], float], ...]:
 
 
 def run(bench: Bench) -> None:
-    """All sections; each may take its share of the time that is left, so that none eats up those after it."""
+    """Run all sections; each gets its share of the remaining time, so that later ones get theirs."""
     plan, end = sections(), bench.deadline
     for i, (section, weight) in enumerate(plan):
         print(f"{section.__name__.replace('_', ' ')}:", flush=True)

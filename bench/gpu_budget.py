@@ -1,11 +1,11 @@
-"""The budget of `bitslice_gpu` on an H100, by counts alone, for docs/gpu.md, which has what one took, too.
+"""The budget of `bitslice_gpu` on an H100, computed from counts, for docs/gpu.md, which also has measured times.
 
     python bench/gpu_budget.py           # write docs/gpu.md's tables from tests/cuda/budget.json and the machine code
     python bench/gpu_budget.py models    # count trained models anew, into that file
 
-A stage takes, a document, what the busiest of four resources takes for it: instructions issued (counted in the machine
+A stage's time per document is that of the busiest of four resources: instructions issued (counted in the machine
 code), wavefronts of shared memory and bytes of the L2 cache (counted from the layout, on documents), bytes of DRAM.
-Nothing is taken for launches, latency, or for what lies around the kernels' loops.
+Launches, latency, and the code outside the kernels' loops are not included.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from gpuqs.layout.steps import ENDS_PAGE, GROUP, MARK, POP, PUSHES, STEPS, StepP
 PAGE = CHECKOUT / "docs" / "gpu.md"
 SIZES = {"1,000 x 64": 1000, "20,000 x 64": 20_000}
 TILE, LANES, BANKS, TREES_COUNTED = 1024, 32, 32, 1000
-#: The most that is wanted, whatever is counted: nanoseconds and kilobytes of the L2 cache a document.
+#: Targets, independent of the counts: upper limits of nanoseconds and kilobytes of L2 traffic per document.
 WANTED = {"1,000 x 64": (3, 10), "20,000 x 64": (50, None)}
 #: Trees of a partial sum of `sum_fast`.
 SUMMED = 128
-#: Where documents are many: of a thread of `sum_exact`, and those for which a thread block reads a tree's values.
+#: For large batches: documents per thread of `sum_exact`, and documents for which a thread block reads a tree's values.
 SUMMED_EACH = kernels.summed("float64", small=True)[0]
 SUMMED_TOGETHER = SUMMED_EACH * bitslice_placed.SUMMED
 WORDS = 2
@@ -59,7 +59,7 @@ EVALUATION = f"steps<{WORDS}>"
 
 @dataclass(frozen=True)
 class Device:
-    """What a device does in a clock, and each figure's source."""
+    """What a device does per clock, with the source of each figure."""
 
     multiprocessors: int = 132
     gigahertz: float = 1.7
@@ -74,7 +74,7 @@ class Device:
 
 
 def count_model(forest: Forest, documents: np.ndarray) -> unit_counts.Model:
-    """What the layout says of a model, and what 1,024 documents meet in it."""
+    """Counts of a model from its layout, and from scoring 1,024 documents."""
     ranks = build_ranks(forest)
     layout = build_rows(forest, ranks)
     steps, slots = layout.programs, build_rows(forest, ranks, evaluation="slots").programs
@@ -107,7 +107,7 @@ def count_model(forest: Forest, documents: np.ndarray) -> unit_counts.Model:
 
 
 def steps_of(programs: StepPrograms, n_trees: int) -> unit_counts.Model:
-    """What programs of steps say: none of their trees is oblivious. Steps beyond a tree's last one are steps, too."""
+    """Counts of step programs, whose trees are not oblivious. Padding steps after a tree's last one count, too."""
     n_groups, pages = programs.n_groups, programs.pages
     flags = np.ascontiguousarray(pages[:, n_groups * STEPS : n_groups * GROUP]).view(np.uint8).reshape(-1, STEPS)
     last = np.flatnonzero(flags[:, ENDS_PAGE] & MARK)
@@ -124,7 +124,7 @@ def steps_of(programs: StepPrograms, n_trees: int) -> unit_counts.Model:
 
 
 class Launches(Paper):
-    """A device that runs nothing, and keeps the bytes of shared memory that thread blocks are launched with."""
+    """A device that runs nothing, but records the bytes of shared memory of thread blocks at launch."""
 
     kind = "cuda"
 
@@ -148,7 +148,7 @@ class Launches(Paper):
 def shared_memory(forest: Forest, documents: np.ndarray) -> dict[str, int]:
     """Bytes of a thread block's shared memory, by kernel."""
     device = Launches()
-    each = (*kernels.summed("float64", small=True), None)  # the documents are few
+    each = (*kernels.summed("float64", small=True), None)  # few documents
     for words, precision, evaluation, summed in product((1, 2), ("exact", "fast"), ("steps", "slots"), each):
         settings = BitsliceSettings(words, evaluation=evaluation, summed=summed)
         placed = BitsliceGpu(settings).prepare(forest, precision, device=device).forest
@@ -157,7 +157,7 @@ def shared_memory(forest: Forest, documents: np.ndarray) -> dict[str, int]:
 
 
 def conflicts(word: npt.NDArray[np.int64]) -> float:
-    """Wavefronts of accesses [..., lanes] of words: the most words of one bank, each counted once."""
+    """Mean wavefronts of accesses [..., lanes] to words: the largest number of distinct words in one bank."""
     lanes = word.shape[-1]
     ordered = np.sort(word.reshape(-1, lanes), axis=1)
     first = np.ones(ordered.shape, bool)
@@ -174,11 +174,11 @@ def look_up_wavefronts(forest: Forest, layout: RowLayout, documents: np.ndarray)
     ENGINES["bitslice"].leaves(ENGINES["bitslice"].prepare(some, "exact"), documents, leaves, 1)
     position = layout.position[some.leaf_offsets[:-1] + leaves].astype(np.int64)
     place = np.where(layout.oblivious[: some.n_trees], position, position ^ (position >> 1))
-    return conflicts(place.reshape(LANES, LANES, -1).transpose(2, 1, 0))  # a lane's documents follow each other
+    return conflicts(place.reshape(LANES, LANES, -1).transpose(2, 1, 0))  # a lane's documents are consecutive
 
 
 def search_wavefronts(ranks: RankTables, documents: np.ndarray) -> float:
-    """Wavefronts of a step of the search for a rank, whose thresholds lie in shared memory."""
+    """Wavefronts of a step of the rank search, whose thresholds are in shared memory."""
     tables, offsets = level_tables(ranks, "float32")
     totals = []
     for column, (begin, end) in enumerate(pairwise(offsets)):
@@ -193,7 +193,7 @@ def search_wavefronts(ranks: RankTables, documents: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a kernel takes: instructions and wavefronts for 1,024 documents, and bytes for one."""
+    """Costs of a kernel: instructions and wavefronts for 1,024 documents, and bytes for one."""
 
     name: str
     instructions: float
@@ -202,7 +202,7 @@ class Stage:
     dram_bytes: float = 0.0
 
     def nanoseconds(self, device: Device) -> dict[str, float]:
-        """By resource, a document."""
+        """Nanoseconds per document, by resource."""
         clocks = 1 / (device.multiprocessors * TILE)
         by_clock = {
             "issue": self.instructions / device.issues * clocks,
@@ -214,19 +214,19 @@ class Stage:
 
 
 def width_of(opcode: str) -> int:
-    """Wavefronts of an access to shared memory whose lanes' words follow each other."""
+    """Wavefronts of an access to shared memory when the lanes' words are consecutive."""
     return 4 if ".128" in opcode else 2 if ".64" in opcode else 1
 
 
 def stages(model: unit_counts.Model, architecture: int = 90) -> dict[str, Stage]:
-    """What scores a document, by kernel; `sum_fast` or `sum_exact` comes last."""
+    """The stages of scoring, by kernel; `sum_fast` or `sum_exact` comes last."""
     trees, columns = model["trees"], model["columns"]
     nodes, searched = trees * model["nodes a tree"], columns * model["rank bits a column"] * LANES
-    planes, word = trees * model["planes a tree"] / 8, 1 / 8  # bytes a document of a word of 32 documents
+    planes, word = trees * model["planes a tree"] / 8, 1 / 8  # a word of 32 documents in bytes per document
     rank_planes = columns * model["rank planes a column"] * word
 
     def counted(kernel: str, units: float, **wavefronts: float) -> tuple[float, float]:
-        """Instructions and wavefronts; of an opcode, where they are not its width's, they are given."""
+        """Instructions and wavefronts; ``wavefronts`` overrides those that follow from an opcode's width."""
         seen = unit_counts.counted(kernel, architecture)
         each = [
             n * wavefronts.get(op.replace(".U", "").replace(".", "_"), width_of(op)) for op, n in seen.shared.items()
@@ -243,11 +243,11 @@ def stages(model: unit_counts.Model, architecture: int = 90) -> dict[str, Stage]
     pages = trees * model["pages a tree"] * model["words of a page"] * 4 / TILE / WORDS
     found = {
         "rank_documents": Stage("rank_documents", *ranked, 4 * columns + rank_planes, 4 * columns),
-        # Rows and planes of a batch do not fit the L2 cache: they are written to DRAM, and read once.
+        # Rows and planes of a batch do not fit in the L2 cache: they are written to DRAM, and read once.
         "decode_predicates": Stage("decode_predicates", *counted(f"decode_predicates<{WORDS}>", model["rows"]),
                                    (model["segments"] * model["planes a segment"] + model["rows"]) * word
                                    + 16 * model["segments"] / TILE / WORDS, model["rows"] * word),
-        # A group's rows are one address for all lanes. The row of zeros stays in L1.
+        # All lanes read a group's row numbers at the same address. The row of zeros stays in L1.
         EVALUATION: Stage(EVALUATION, *counted(EVALUATION, nodes, LDS_128=1), nodes * word + pages + planes,
                           model["rows"] * word + planes),
         "sum_fast": Stage("sum_fast", *counted(f"sum_fast<{WORDS}>", trees, LDS=look_up),
@@ -259,7 +259,7 @@ def stages(model: unit_counts.Model, architecture: int = 90) -> dict[str, Stage]
 
 
 def total(model: unit_counts.Model, device: Device, last: str) -> tuple[float, float]:
-    """Nanoseconds and bytes of the L2 cache a document."""
+    """Nanoseconds and bytes of L2 traffic per document."""
     chosen = [stage for name, stage in stages(model).items() if not name.startswith("sum") or name == last]
     return sum(max(s.nanoseconds(device).values()) for s in chosen), sum(s.l2_bytes for s in chosen)
 
@@ -284,7 +284,7 @@ def table(models: dict[str, unit_counts.Model], device: Device) -> str:
 
 
 def verdict(models: dict[str, unit_counts.Model], device: Device) -> str:
-    """What is wanted, and whether `sum_exact`'s total is within it."""
+    """The targets, and whether the total with `sum_exact` meets them."""
     lines = []
     for size, (most_ns, most_kilobytes) in WANTED.items():
         ns, n_bytes = total(models[size], device, "sum_exact")

@@ -1,4 +1,4 @@
-"""What `bench/gpu.py` compares: engines and nvForest on the same forests and documents."""
+"""The comparisons of `bench/gpu.py`: engines and nvForest on the same forests and documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from driver import Hardware
     from gpu import Bench
 
-#: Batches whose latency counts, and whose calls are many.
+#: Largest batch whose latency matters, and which therefore gets many calls.
 SMALL_BATCH = 1000
 
 
@@ -32,7 +32,7 @@ class Cell:
 
 
 def with_features(X: np.ndarray, n: int) -> np.ndarray:
-    """``n`` columns like those of X; beyond X's own they are of other documents."""
+    """``n`` columns like those of X; columns beyond X's own come from other documents."""
     return np.stack([np.roll(X[:, f % X.shape[1]], f // X.shape[1]) for f in range(n)], axis=1)
 
 
@@ -60,7 +60,7 @@ def about(n_trees: int, n_leaves: int, n_features: int) -> dict[str, int]:
 
 
 def time_cells(bench: Bench) -> None:
-    """Every cell, documents on the device."""
+    """Time every cell, with documents on the device."""
     with tempfile.TemporaryDirectory() as folder:
         for cell in cells(bench):
             if not bench.in_time(f"cell {cell.about}"):
@@ -77,15 +77,15 @@ def time_cells(bench: Bench) -> None:
 def nvforest_calls(
     bench: Bench, forest: Any, folder: Path, X: np.ndarray, n: int
 ) -> Iterator[tuple[str, Callable[[], Any], float]]:
-    """nvForest's call, if it is here, and the share of documents whose score is another one; few may be.
+    """nvForest's call, if it is installed, and the share of documents with a different score, which must be small.
 
-    It casts thresholds to its own types, so that a document that lies on one may go the other way.
+    nvForest casts thresholds to its own types, so that a document on a threshold may go the other way.
     """
     from gpu_peers import nvforest_on
 
     try:
         theirs = nvforest_on(forest, folder)
-    except Exception as problem:  # a library of others: what it does not load is told, the bench goes on
+    except Exception as problem:  # third-party library: report what it cannot load, and go on
         bench.skipped.append(f"nvForest on {forest.source}: {problem}")
         return
     if theirs is None:
@@ -102,7 +102,7 @@ def nvforest_calls(
 
 
 def time_batches(bench: Bench) -> None:
-    """Batches of every size: latencies of documents on the device, and of documents of the host."""
+    """Latencies for batches of every size, with documents on the device and on the host."""
     from gpuqs.devices.pipeline import run
 
     n_trees, n_leaves = bench.sizes.trees[0], bench.sizes.leaves[-1]
@@ -128,7 +128,7 @@ def time_batches(bench: Bench) -> None:
 
 
 def predicting(bench: Bench, forest: Any, X: np.ndarray) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """What users call, all of Python included, with the engine that `auto` takes: as nvForest's is timed."""
+    """The calls that users make, including Python's overhead, with `auto`'s engine; nvForest is timed the same way."""
     if bench.has_cpu:
         from gpuqs.model import Model
 
@@ -137,7 +137,7 @@ def predicting(bench: Bench, forest: Any, X: np.ndarray) -> Iterator[tuple[str, 
 
 
 def host_seconds(call: Callable[[], Any], calls: int) -> list[float]:
-    """Seconds of calls that return with their answer, after one to warm up."""
+    """Seconds of each synchronous call, after one to warm up."""
     call()
     times = []
     for _ in range(calls):
@@ -148,7 +148,7 @@ def host_seconds(call: Callable[[], Any], calls: int) -> list[float]:
 
 
 def time_stages(bench: Bench) -> None:
-    """Each kernel's time, beside what no kernel of its design can be below."""
+    """Each kernel's time, next to a lower bound for kernels of its design."""
     from driver import hardware
 
     for n_trees in dict.fromkeys((bench.sizes.trees[0], bench.sizes.trees[-1])):
@@ -182,15 +182,15 @@ def stage_seconds(bench: Bench, run: Callable[[], None]) -> dict[str, list[float
 
 
 def floors(attributes: Any, forest: Any, placed: Any, X: np.ndarray, how_fast: Hardware) -> dict[str, float]:
-    """Microseconds a document that no kernel of this design can be below, by arithmetic alone.
+    """Calculated lower bounds of the microseconds per document of kernels with this design.
 
-    Values are read once in DRAM, and `qs_gpu` writes them once. A multiprocessor does 32 lanes' shared-memory or L1
-    access in a clock: `update_scores` makes a lane's for each false test; `decode_predicates` writes, `steps` and
-    `slots` read a row, of 1,024 documents, in one; `steps` accesses a plane twice for eight nodes, `slots` five words a
-    node; sums look a leaf up for each document.
+    Values are read from DRAM once, and `qs_gpu` writes them once. Per clock, a multiprocessor serves one shared-memory
+    or L1 access by 32 lanes: `update_scores` needs one lane's access per false test; `decode_predicates` writes, and
+    `steps` and `slots` read, a row of 1,024 documents in one access; `steps` accesses a plane twice per eight nodes,
+    `slots` five words per node; sums look up a leaf per document and tree.
     """
     n_bytes, per_clock = X.shape[1] * X.itemsize, attributes.multiprocessors * how_fast.clock
-    if hasattr(placed, "n_blocks"):  # qs_gpu's
+    if hasattr(placed, "n_blocks"):  # qs_gpu
         false = sum(
             np.searchsorted(np.sort(forest.threshold[forest.feature == f]), X[:, f], "left").mean()
             for f in np.unique(forest.feature)
@@ -212,7 +212,7 @@ def floors(attributes: Any, forest: Any, placed: Any, X: np.ndarray, how_fast: H
 
 
 def measure_energy(bench: Bench) -> None:
-    """Joules a document of the whole board, as NVML counts them."""
+    """Joules per document of the whole board, as NVML counts them."""
     from gpu_energy import NoEnergy, joules
 
     try:

@@ -1,12 +1,12 @@
-"""What `update_scores` does to find masks, counted without a GPU: from the layout, pivots and the machine code.
+"""The work of `update_scores` to apply masks, counted without a GPU from the layout, pivots and machine code.
 
     python bench/gpu_counts.py
 
-Nothing here is a time. Exact, of MSLR-like documents and made-up forests: tuples, rows of 32 tuples, atomics, bank
-conflicts, bytes, how even the warps' work is. Bytes are those that a thread block reads once, as if L1 held what a
-warp reads again. Instructions are an estimate from above: trips of the loops times the instructions of their bodies,
-with NVRTC and nvdisasm (`make gate` has them), as if every instruction of a body ran at each trip; tests and missing
-lists have a copy of the loops each, so that a column is taken to run half of what lies around them.
+Nothing here is a time. Exact counts, for MSLR-like documents and made-up forests: tuples, rows of 32 tuples, atomics,
+bank conflicts, bytes, balance of the warps' work. Bytes are counted once per thread block, as if L1 held everything
+that a warp reads again. Instructions are an upper estimate: trips of the loops times the instructions of their bodies,
+from NVRTC and nvdisasm (`make gate` has them), as if every instruction of a body ran in each trip; tests and missing
+lists each have a copy of the loops, so a column is assumed to run half of the code around them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gpuqs.forest import Forest  # noqa: E402
 from gpuqs.layout.leaves import leaf_values, number_leaves  # noqa: E402
 
 WARP, SECTOR = 32, 32
-#: By their data sheets.
+#: According to their data sheets.
 DEVICES = (
     DeviceAttributes("H100", (9, 0), 132, 2048, 32, 228 << 10, 227 << 10, 1024, 50 << 20),
     DeviceAttributes("RTX 3090", (8, 6), 82, 1536, 16, 100 << 10, 99 << 10, 1024, 6 << 20),
@@ -44,7 +44,7 @@ N_DOCUMENTS = 32
 
 
 class Paper:
-    """A device that keeps what is uploaded, and runs nothing."""
+    """A device that keeps uploaded data and runs nothing."""
 
     scratch_bytes = 1 << 30
 
@@ -61,7 +61,7 @@ class Paper:
 
 @dataclass
 class Counts:
-    """Of one document, on average; rows, atomics and instructions are those of warps."""
+    """Averages per document; rows, atomics and instructions are counted per warp."""
 
     false_tuples: float = 0
     columns: float = 0
@@ -70,21 +70,21 @@ class Counts:
     wavefronts: float = 0
     l2_bytes: float = 0
     instructions: float = 0
-    busiest_warp: float = 0  # over the mean
+    busiest_warp: float = 0  # relative to the mean
 
 
 @dataclass(frozen=True)
 class Loops:
-    """Instructions by the loops of a kernel's machine code.
+    """Instruction counts of the loops in a kernel's machine code.
 
     Parameters
     ----------
     row : {documents: float}
-        Of a row of 32 tuples, by how many documents take it.
+        Instructions per row of 32 tuples, by how many documents apply it.
     column : int
-        Of a column beside its rows.
+        Instructions per column in addition to its rows.
     cut : int
-        Of 32 columns where the first warp cuts the rows into shares.
+        Instructions per 32 columns where the first warp divides the rows into shares.
     """
 
     row: dict[int, float]
@@ -106,7 +106,7 @@ def loops(name: str, attributes: DeviceAttributes) -> Loops:
     around = min((loop for loop in found if all(inside(other, loop) for other in inner)), key=length)
     before = [loop for loop in found if loop[1] <= around[0] and "LDG" in " ".join(opcodes[slice(*loop)])]
     return Loops(
-        # Each takes two rows a trip; the loops of tests come first, and count.
+        # Each loop handles two rows per trip; the loops of tests come first and win over those of missing lists.
         row={n_atomics(loop) // 2: length(loop) / 2 for loop in reversed(inner)},
         column=(length(around) - sum(map(length, inner))) // 2,
         cut=sum(map(length, before)),
@@ -121,7 +121,7 @@ def disassembled(name: str, attributes: DeviceAttributes) -> Code:
 
 
 def pivots_of(placed: QsPlacedForest, X: np.ndarray) -> npt.NDArray[np.int64]:
-    """False tests [tree block, document, column] of documents without missing values."""
+    """Number of false tests [tree block, document, column] for documents without missing values."""
     offsets = placed.test_offsets.reshape(placed.n_blocks, -1)
     pivots = np.zeros((placed.n_blocks, len(X), placed.n_columns), np.int64)
     for block, column in product(range(placed.n_blocks), range(placed.n_columns)):
@@ -131,7 +131,7 @@ def pivots_of(placed: QsPlacedForest, X: np.ndarray) -> npt.NDArray[np.int64]:
 
 
 def wavefronts(placed: QsPlacedForest, block: int, n_false: np.ndarray) -> tuple[int, int]:
-    """Atomics of 32 lanes, and the banks' wavefronts that they take: ``n_false`` tuples [column] of one document."""
+    """Atomics of 32 lanes and their wavefronts, for one document with ``n_false`` tuples [column]."""
     runs, slot = placed.masks["runs"].reshape(placed.n_blocks, -1, 4)[block], placed.masks["slot"]
     rows = np.concatenate([[0], np.cumsum(-(-n_false // WARP))])
     column = np.repeat(np.arange(len(n_false)), n_false)
@@ -141,7 +141,7 @@ def wavefronts(placed: QsPlacedForest, block: int, n_false: np.ndarray) -> tuple
 
 
 def count(placed: QsPlacedForest, X: np.ndarray, body: Loops) -> Counts:
-    """Of documents ``X`` without missing values."""
+    """Counts for documents ``X`` without missing values."""
     counts, together = Counts(), placed.documents
     n_warps, word_bytes = placed.threads // WARP, placed.masks["mask"].itemsize
     pivots = pivots_of(placed, X)
@@ -151,12 +151,12 @@ def count(placed: QsPlacedForest, X: np.ndarray, body: Loops) -> Counts:
         longest = p.max(axis=0)
         n_rows = int((-(-longest // WARP)).sum())
         share = max(1, -(-n_rows // n_warps))
-        n_columns = int((longest > 0).sum()) + min(n_warps, n_rows // share)  # some are begun by several warps
+        n_columns = int((longest > 0).sum()) + min(n_warps, n_rows // share)  # several warps may start one
         work, busiest = work + n_rows / n_warps, busiest + min(share, n_rows)
         counts.false_tuples += p.sum()
         counts.columns += n_columns
         counts.instructions += n_columns * body.column + -(-placed.n_columns // WARP) * body.cut
-        # From few tuples to many: rows that all documents take, that all but one take, ...
+        # From few tuples to many: rows that all documents apply, that all but one apply, ...
         for left_behind, step in enumerate(np.diff(np.sort(p, axis=0), axis=0, prepend=0)):
             n = int((-(-step // WARP)).sum())
             counts.rows += n

@@ -1,4 +1,4 @@
-"""Energy of a GPU, from the counter that NVML shows of the whole board."""
+"""Energy of a GPU, from NVML's counter for the whole board."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class NoEnergy(Exception):
-    """The counter cannot be read here, and why."""
+    """Why the counter cannot be read here."""
 
 
 class Board:
@@ -18,9 +18,9 @@ class Board:
     Parameters
     ----------
     bus : str
-        The device's place on the PCI bus: NVML numbers devices otherwise than CUDA does.
+        The device's PCI bus address, since NVML numbers devices differently from CUDA.
     library : optional
-        In the place of NVML's own.
+        Replaces the NVML library.
     """
 
     def __init__(self, bus: str, library: Any = None) -> None:
@@ -46,7 +46,7 @@ class Board:
 
 
 def joules(call: Callable[[], object], wait: Callable[[], object], board: Board, seconds: float) -> tuple[float, int]:
-    """What one call takes of the board, and how many were made: the counter moves some times a second only."""
+    """Joules of one call, and how many calls were made: the counter updates only a few times per second."""
     call()
     wait()
     began, before, calls = time.perf_counter(), board.millijoules(), 0

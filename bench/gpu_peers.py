@@ -42,7 +42,7 @@ def train_on_gpu(X: np.ndarray, n_trees: int, n_leaves: int, device: str = "cuda
 
 
 def nvforest_on(forest: Forest, folder: Path) -> Any:
-    """The forest in nvForest, on the GPU; None where nvForest is not here. It comes as LightGBM's text."""
+    """The forest in nvForest on the GPU, loaded from LightGBM's text; None if nvForest is not installed."""
     if importlib.util.find_spec("nvforest") is None:
         return None
     import nvforest
@@ -55,7 +55,7 @@ def nvforest_on(forest: Forest, folder: Path) -> Any:
 
 @contextmanager
 def no_fallback(name: str) -> Iterator[None]:
-    """Refuse what a library did where it warns that it went to the CPU instead."""
+    """Raise an error if a library warns that it fell back to the CPU."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         yield
@@ -67,7 +67,7 @@ def no_fallback(name: str) -> Iterator[None]:
 def run(
     bench: Any, folder: Path, n_trees: int, n_leaves: int
 ) -> Iterator[tuple[str, int, list[float], float]]:
-    """(peer, documents, seconds of each call, largest difference from gpuqs) for all peers that are here."""
+    """(peer, documents, seconds of each call, largest difference from gpuqs) for all installed peers."""
     import cupy
 
     from gpuqs import from_model

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
-#: What tables show of each section, in this order; the rest is in the JSON.
+#: Table columns of each section, in order; everything else is only in the JSON.
 COLUMNS = {
     "cell": ("trees", "leaves", "features", "documents", "contender", "us_per_document", "difference"),
     "batch on the device": ("documents", "contender", "us_per_document", "p50_us", "p95_us", "p99_us"),
@@ -22,12 +22,12 @@ COLUMNS = {
     "CPU, one thread": ("trees", "leaves", "engine", "us_per_document"),
     "policy over best": ("leaves", "ratio"),
 }
-#: The first contender of a cell is what ratios are to.
+#: The first contender of a cell, which is the base of ratios.
 BASE = "bitslice_gpu, exact"
 
 
 def write(report: Row, stem: Path) -> Iterator[Path]:
-    """Write the report's three files; gives each. There is no picture without matplotlib, which is noted."""
+    """Write the report's three files and yield each. Without matplotlib there is no picture, which is noted."""
     picture = stem.with_suffix(".png")
     try:
         draw(report["rows"], report["gpu"]["name"], picture)
@@ -59,7 +59,7 @@ def markdown(report: Row) -> str:
 
 
 def times_base(row: Row, rows: list[Row]) -> float | None:
-    """How many times as long as `BASE` a contender takes in its cell."""
+    """A contender's time relative to `BASE` in the same cell."""
     place = ("trees", "leaves", "features", "documents")
     same = [r for r in rows if r["contender"] == BASE and all(r[name] == row[name] for name in place)]
     return row["us_per_document"] / same[0]["us_per_document"] if same else None
@@ -72,7 +72,7 @@ def shown(value: object) -> str:
 
 
 def draw(rows: list[Row], device: str, out: Path) -> None:
-    """Time a document against trees of the most leaves, and against the batch."""
+    """Plot time per document against trees (with the most leaves), and against batch size."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 4.5), layout="constrained")

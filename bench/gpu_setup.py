@@ -17,13 +17,13 @@ PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-de
 
 
 def make_importable() -> bool:
-    """Make ``import gpuqs`` work, building it if need be; whether its CPU engines are there."""
+    """Make ``import gpuqs`` work, building it if necessary; return whether its CPU engines are available."""
     here = str(CHECKOUT / "bench")
     sys.path[:] = [
         str(CHECKOUT),
         *(folder for folder in sys.path if folder != here),
         here,
-    ]  # ours has a profile.py
+    ]  # bench/ has its own profile.py
     if _imports():
         return True
     target = tempfile.mkdtemp(prefix="gpuqs-build-")
@@ -39,7 +39,7 @@ def make_importable() -> bool:
         spec = importlib.util.spec_from_file_location(
             name, folder / "__init__.py", submodule_search_locations=[str(folder)]
         )
-        # Not run, for it imports the CPU engines; its loader finds submodules, and the device code beside it.
+        # Not executed, since it imports the CPU engines; its loader finds submodules and the device code next to it.
         sys.modules[name] = importlib.util.module_from_spec(spec)
     import plain_making
 
@@ -48,7 +48,7 @@ def make_importable() -> bool:
     sys.modules |= {"gpuqs.cpu_fallback": stand_in, "gpuqs.cpu_fallback.making": plain_making}
     sys.modules["gpuqs.cpu_fallback.file_bytes"] = plain_making
     ctrs: Any = types.ModuleType("gpuqs.cpu_fallback.ctrs")
-    ctrs.CtrTable = ctrs.text_hashes = None  # of CatBoost's categories, which no model of these benches has
+    ctrs.CtrTable = ctrs.text_hashes = None  # for CatBoost's categories, which no model here has
     sys.modules["gpuqs.cpu_fallback.ctrs"] = ctrs
     return False
 
@@ -64,7 +64,7 @@ def _imports() -> bool:
 
 
 def install_peers(wheels: Path) -> None:
-    """Install what is there of other libraries' wheels, one by one, where this process finds them."""
+    """Install the available wheels of other libraries, one by one, where this process finds them."""
     target = tempfile.mkdtemp(prefix="gpuqs-peers-")
     for wheel in WHEELS:
         subprocess.run([*PIP, "--target", target, "--find-links", str(wheels), wheel], capture_output=True)

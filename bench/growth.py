@@ -26,7 +26,7 @@ from gpuqs.demo.mslr import mslr_like
 from gpuqs.model import Model
 
 ENGINES = ("bitslice", "rankwalk", "vqs", "qs", "walk")
-#: Documents x trees of one call of contenders that would take minutes with more.
+#: Limit of documents x trees in one call of contenders that would otherwise take minutes.
 MOST_WORK = 20_000_000
 LIGHTGBM = "LightGBM"
 
@@ -50,7 +50,7 @@ CURVES = {
 
 
 def documents(n: int, n_features: int) -> np.ndarray:
-    """MSLR-like rows, their columns repeated or cut."""
+    """MSLR-like rows with columns repeated or dropped to get ``n_features``."""
     X, _, _ = mslr_like(min(n, 10_000) // 100 + 2, 12)
     return np.ascontiguousarray(np.resize(np.tile(X, -(-n_features // X.shape[1]))[:, :n_features], (n, n_features)))
 
@@ -70,9 +70,9 @@ def measure(point: Point, rounds: int) -> dict[str, float]:
     for name, call in calls.items():
         if not np.array_equal(call(), expected[: len(rows[name])]):
             raise SystemExit(f"{point}: the scores of {name} differ from walk's")
-    if point.batch <= 1_000:  # whose turn comes after whose decides what small calls find in the caches
+    if point.batch <= 1_000:  # the order of turns decides what small calls find in the caches
         timings = by_turns(calls, 20 * rounds, budget=8)
-    else:  # the others take so long that few of their calls fit the budget
+    else:  # the others are so slow that few of their calls fit the budget
         quick = {name: calls.pop(name) for name in ("bitslice", "auto")}
         timings = by_turns(calls, rounds, budget=8) | by_turns(quick, 10 * rounds, budget=4)
     return {name: timing.median / len(rows[name]) / point.trees * 1e9 for name, timing in timings.items()}

@@ -1,4 +1,4 @@
-"""Timing by turns: noise that comes and goes hits every contender alike."""
+"""Timing in turns: intermittent noise affects all contenders equally."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-#: Where benches keep what they measured.
+#: Folder for the benches' results.
 RESULTS = Path(__file__).parent / "results"
-#: Turns in a round that a fast contender takes at most.
+#: Most turns that a fast contender gets in a round.
 TURNS = 8
 
 
@@ -30,22 +30,22 @@ class Timing:
 
 
 def progress(items: Iterable[Any], description: str) -> Iterable[Any]:
-    """A progress bar where somebody looks on."""
+    """A progress bar if the output is a terminal."""
     return track(items, description, transient=True, disable=not Console().is_terminal)
 
 
 def by_turns(contenders: Mapping[str, Callable[[], object]], rounds: int, budget: float = 60.0) -> dict[str, Timing]:
-    """Time every contender by turns, after one call each to warm up.
+    """Time every contender in turns, after one call each to warm up.
 
-    Each round has an order of its own: who comes after a contender that fills the caches changes. From the second
-    round on, a contender that is faster than the average takes several turns, `TURNS` at most: where slow ones allow
-    three rounds, what a fast one takes is still the median of a score of calls.
+    Each round has a different order, so that the contender after one that fills the caches changes. From the second
+    round on, a contender that is faster than the average gets several turns, at most `TURNS`: even if slow ones allow
+    only three rounds, a fast one's time is the median of some twenty calls.
 
     Parameters
     ----------
     contenders : dict of callables
     rounds : int
-        At most so many; at least three.
+        Maximum number of rounds; at least three run.
     budget : float
         Seconds after which no further round starts.
     """
@@ -69,13 +69,13 @@ def by_turns(contenders: Mapping[str, Callable[[], object]], rounds: int, budget
 
 
 def _turns(seconds: dict[str, float]) -> list[str]:
-    """The turns of a round, given what one call of each takes: at most twice the time of one call each."""
+    """The turns of a round, given each contender's time; they take at most twice as long as one call of each."""
     average = sum(seconds.values()) / max(1, len(seconds))
     return [name for name, took in seconds.items() for _ in range(max(1, min(TURNS, int(average / max(took, 1e-9)))))]
 
 
 def processor() -> str:
-    """The processor's name, as the system tells it; AMD's with its generation, and if its AVX-512 is hidden."""
+    """The processor's name from the system; for AMD with its generation and whether AVX-512 is hidden."""
     try:
         with open("/proc/cpuinfo") as info:
             pairs = (line.partition(":")[::2] for line in info.read().partition("\n\n")[0].splitlines())
@@ -91,19 +91,19 @@ def processor() -> str:
 
 
 def _zen(family: int, model: int) -> int | None:
-    """The generation of an AMD core, by the family and model that it tells."""
+    """The Zen generation of an AMD core, from its reported family and model."""
     if family == 25:
         return 4 if model in (*range(0x10, 0x20), *range(0x60, 0xB0)) else 3
     return {23: 2 if model >= 0x30 else 1, 26: 5}.get(family)
 
 
 def processor_key() -> str:
-    """The processor's name, as files are called after it."""
+    """The processor's name in the form used in file names."""
     return re.sub(r"[^a-z0-9]+", "-", processor().lower()).strip("-")
 
 
 def keep(kind: str, report: Mapping[str, Any]) -> Path:
-    """Write what a bench measured on this processor; returns where it lies, without its suffix."""
+    """Write a bench's results on this processor; return the path without its suffix."""
     RESULTS.mkdir(exist_ok=True)
     stem = RESULTS / f"{kind}-{processor_key()}"
     stem.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
@@ -111,7 +111,7 @@ def keep(kind: str, report: Mapping[str, Any]) -> Path:
 
 
 def clock() -> float:
-    """The clock that the system tells, in GHz; 0 where it tells none."""
+    """The clock reported by the system in GHz; 0 if it reports none."""
     try:
         with open("/proc/cpuinfo") as info:
             return next(float(line.partition(":")[2]) for line in info if line.startswith("cpu MHz")) / 1000

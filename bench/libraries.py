@@ -1,4 +1,4 @@
-"""Other libraries on the same models and rows, by turns with gpuqs; bench/peers/ has a file for each.
+"""Other libraries on the same models and rows, in turns with gpuqs; bench/peers/ has a file for each.
 
     python bench/libraries.py            # models of four libraries; figures go to bench/results/
     python bench/libraries.py --large    # and 20,000 trees x 64 leaves
@@ -6,9 +6,9 @@
     python bench/libraries.py --peers YDF "ONNX Runtime"    # these beside the models' own libraries, nothing written
 
 One thread and all; calls with 1 to 100,000 documents. Before anything is timed, each contender's scores are compared
-with those of the library that trained the model, for every size of calls and number of threads: gpuqs's must be the
-same bits. What is not installed (`pip install '.[peers]'`), cannot hold a model, scores otherwise, or would take too
-long is left out, and the figures say why.
+with those of the library that trained the model, for every call size and number of threads: gpuqs's must have the
+same bits. Peers that are not installed (`pip install '.[peers]'`), cannot load a model, give other scores, or would
+take too long are left out, and the figures say why.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from sources import sources
 import gpuqs
 from gpuqs import cpu_fallback
 
-#: So many documents are never made fewer: what a call costs beside its documents would be taken for theirs.
+#: Calls are not reduced below this many documents, or the fixed cost of a call would be attributed to documents.
 FEW = 100
-#: Calls with few documents are timed in groups, of other documents each: the data of one call fits the caches.
+#: Short calls are timed in groups of at most this many with different documents, since one call's data fits in caches.
 MOST_CALLS = 50
-#: Documents whose scores are compared first; those of the calls that are timed are compared again.
+#: Documents whose scores are compared first; those of timed calls are compared as well.
 CHECKED = 1_000
-#: Of the largest score: how far a peer's scores may lie from those of the model's library.
+#: Allowed difference of a peer's scores from those of the model's library, relative to the largest score.
 TOLERANCE = 1e-3
-#: Those of gpuqs whose scores must be the same bits.
+#: Contenders of gpuqs whose scores must be bit-identical.
 EXACT = ("gpuqs", "gpuqs, encoded")
 
 
@@ -70,7 +70,7 @@ class Calls:
         return len(self.batches) * self.documents
 
     def compared(self, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scores, and what they should be: of all calls with few documents, else of the first and the last."""
+        """Scores and expected scores: of all calls if they have few documents, else of the first and the last."""
         last = len(self.batches) - 1
         chosen = [*range(last + 1)] if self.documents <= FEW else sorted({0, last})
         scores = [as_scores(self.contender.score(self.batches[at])) for at in chosen]
@@ -79,12 +79,12 @@ class Calls:
 
 
 def ours(source: Source, n_threads: int, with_encoded: bool) -> dict[str, Contender]:
-    """gpuqs, exact and fast; from documents that are encoded before, too, where a peer prepares its own."""
+    """gpuqs, exact and fast; also from documents encoded beforehand if a peer prepares its own."""
     model = source.model
-    chosen = 1 if n_threads == 1 else None  # all: as many as gpuqs takes by default for so few documents
+    chosen = 1 if n_threads == 1 else None  # all threads: gpuqs chooses how many to use for small batches
 
     def predict(precision: str, rows: Any) -> np.ndarray:
-        # scikit-learn's predict is the averaged value; the others are asked for raw scores.
+        # scikit-learn's predict gives the averaged value; the others give raw scores.
         output = "value" if source.library == "scikit-learn" else "raw"
         return model.predict(rows, output, n_threads=chosen, precision=precision)  # type: ignore[arg-type]
 
@@ -96,7 +96,7 @@ def ours(source: Source, n_threads: int, with_encoded: bool) -> dict[str, Conten
 
 
 def build(source: Source, names: list[str]) -> tuple[dict[str, OfThreads], dict[str, str]]:
-    """The peers that hold the model, the library's own first; and why others do not."""
+    """The peers that can load the model, its own library first, and why others cannot."""
     built: dict[str, OfThreads] = {}
     reasons: dict[str, str] = {}
     for name in dict.fromkeys([source.library, *names]):
@@ -107,7 +107,7 @@ def build(source: Source, names: list[str]) -> tuple[dict[str, OfThreads], dict[
                 of_threads = peer.build(source)
                 of_threads(1)
                 built[name] = of_threads
-            except Exception as problem:  # what a converter cannot do is a finding, not the end of the run
+            except Exception as problem:  # record a converter's failure instead of ending the run
                 reason = f"building failed: {type(problem).__name__}: {problem}"
         if reason is not None:
             reasons[name] = reason
@@ -115,14 +115,14 @@ def build(source: Source, names: list[str]) -> tuple[dict[str, OfThreads], dict[
 
 
 def contenders_of(source: Source, built: dict[str, OfThreads], n_threads: int) -> dict[str, Contender]:
-    """All peers' contenders with so many threads, and ours."""
+    """All peers' contenders with ``n_threads`` threads, and ours."""
     theirs = {label: contender for of_threads in built.values() for label, contender in of_threads(n_threads).items()}
     prepared = any(contender.prepare is not np.ascontiguousarray for contender in theirs.values())
     return theirs | ours(source, n_threads, prepared)
 
 
 def as_scores(scores: Any) -> np.ndarray:
-    """A copy: a peer may write each call's scores to the same place."""
+    """Copy scores: a peer may write each call's scores to the same place."""
     return np.array(scores, np.float64).reshape(-1)
 
 
@@ -143,8 +143,8 @@ def difference_of(name: str, label: str, scores: np.ndarray, expected: np.ndarra
 def agreement(source: Source, contenders: dict[str, Contender], expected: np.ndarray) -> dict[str, dict[str, Any]]:
     """Each contender's largest difference from the expected scores of the first documents.
 
-    Expected are those of the library that trained the model, with one thread: scikit-learn's threads add trees up in
-    the order in which they end.
+    The expected scores are those of the library that trained the model, with one thread: scikit-learn's threads sum
+    trees in the order in which they finish.
     """
     largest = float(np.abs(expected).max())
     found = {}
@@ -162,7 +162,7 @@ def agreement(source: Source, contenders: dict[str, Contender], expected: np.nda
 
 
 def seconds_of(contender: Contender, X: np.ndarray, longest: float) -> float:
-    """Seconds of a call with these documents, or, where that is long, as fewer of them let expect."""
+    """Seconds of a call with these documents, extrapolated from calls with fewer."""
     for n in sorted({min(n, len(X)) for n in (FEW, 10 * FEW)}):
         rows = contender.prepare(X[:n])
         once = min(timed(contender, rows) for _ in range(3))
@@ -195,7 +195,7 @@ def measure_cell(
     effort: Effort,
     zones: list[Zone] | None,
 ) -> dict[str, Any]:
-    """Every contender with ``n`` documents a call, but peers whose calls give other scores than expected."""
+    """Time every contender with ``n`` documents per call, except peers whose scores are not as expected."""
     able = {label: one for label, one in contenders.items() if one.most is None or n <= one.most}
     together = effort.budget / effort.rounds / len(able)
     made = {label: calls_of(contender, X, n, effort.longest, together) for label, contender in able.items()}
@@ -218,7 +218,7 @@ def measure_cell(
 
 
 def measure(source: Source, names: list[str], effort: Effort, zones: list[Zone] | None) -> dict[str, Any]:
-    """One model: who holds it, who agrees, and what they take."""
+    """One model: who can load it, who agrees, and how long they take."""
     began, forest, sizes = time.perf_counter(), source.model.forest, effort.sizes
     X = np.resize(source.X, (max(max(sizes), len(source.X)), source.X.shape[1]))
     cells: list[dict[str, Any]] = []
@@ -265,7 +265,7 @@ def availability(names: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """A model's figures, to be read while the run goes on: a line a contender, a column a cell."""
+    """A model's figures, to be read during the run: one line per contender, one column per cell."""
     cells = result["cells"]
     lines = [f"\n{result['model']}: us a document, by documents a call / threads"]
     lines.append(f"{'':24}" + "".join(f"{c['documents']:,}/{c['threads']}".rjust(12) for c in cells))

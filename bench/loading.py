@@ -1,5 +1,5 @@
-"""How long importing and loading take, and how much memory: files of trees of 64 leaves in every format, beside the
-library that wrote them; and how soon after a load the first document, and the first batch, are scored, beside LightGBM.
+"""Time and memory of importing and loading: files with trees of 64 leaves in every format, compared with the library
+that wrote them; and the time from a load until the first document and first batch are scored, compared with LightGBM.
 
     python bench/loading.py [--trees 1000 10000] [--start MODEL.txt ...]
 """
@@ -22,7 +22,7 @@ from model_files import FILES
 import gpuqs
 
 LEAVES, ROUNDS = 64, 3
-#: Documents of the batch that is scored first.
+#: Documents of the first batch.
 BATCH = 2_000
 
 CHILD = """
@@ -40,7 +40,7 @@ print(time.perf_counter() - start, time.process_time() - began, kilobytes("VmHWM
 """
 
 
-#: What a library takes that reads its own file, warm as gpuqs's readers are then: a file was read before.
+#: Measures a library that reads its own file, warm like gpuqs's readers: it has read a file before.
 OWN_CHILD = """
 import sys, time
 library, path = sys.argv[1:]
@@ -63,8 +63,8 @@ print(time.perf_counter() - start)
 LIBRARIES = ("LightGBM", "XGBoost", "CatBoost")
 
 
-#: From the beginning of a load: loaded, one document scored, a batch scored; and the batch once more. A model's first
-#: call may measure the machine, which is kept: not here.
+#: Times since the beginning of a load: loaded, one document scored, a batch scored, the batch scored again. A model's
+#: first call may calibrate costs on the machine, once; this is turned off here.
 START = """
 import os, sys, time
 import numpy as np
@@ -100,8 +100,8 @@ print(batch.sum().hex(), 0)
 """
 
 
-#: Bytes of its own that a process takes for a model that was loaded and has scored, and that a child takes which is
-#: forked then and scores.
+#: Private bytes that a process needs for a model that it has loaded and scored with, and those of a child that is
+#: then forked and scores.
 FORKED = """
 import os, sys
 import numpy as np
@@ -129,7 +129,7 @@ os.wait()
 
 
 def starts(folder: Path, text: Path) -> dict[str, Any]:
-    """Median times of fresh processes from a load to first scores, by turns: LightGBM's text and gpuqs's files."""
+    """Median times from load to first scores in fresh processes, in turns: LightGBM's text and gpuqs's files."""
     saved, ready = folder / "model.gpuqs", folder / "ready.gpuqs"
     gpuqs.load(text).save(saved)
     gpuqs.load(text).save(ready, ready=True)
@@ -164,7 +164,7 @@ def forked(path: Path) -> dict[str, int]:
 
 
 def seconds(code: str) -> float:
-    """Least processor time of five runs of a fresh interpreter."""
+    """Smallest processor time of five runs of a fresh interpreter."""
     least = float("inf")
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -175,7 +175,7 @@ def seconds(code: str) -> float:
 
 
 def loading(path: Path, *options: str, library: str = "") -> dict[str, Any]:
-    """Median time and peak memory of fresh processes that load a file; by turns with a library whose it is."""
+    """Median time and peak memory of fresh processes that load a file, in turns with the library that wrote it."""
 
     def told(*command: str) -> list[str]:
         command = sys.executable, "-c", *command
@@ -198,7 +198,7 @@ def loading(path: Path, *options: str, library: str = "") -> dict[str, Any]:
 
 
 def every_format(folder: Path, sizes: list[int]) -> dict[str, dict[str, Any]]:
-    """What loading takes in each format and size; gpuqs's own is saved from LightGBM's."""
+    """Cost of loading for each format and size; gpuqs's own file is saved from LightGBM's."""
     found = {}
     path, saved = folder / "model", folder / "model.gpuqs"
     for n_trees in sizes:

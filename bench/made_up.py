@@ -1,4 +1,4 @@
-"""Forests for benchmarks: shaped as LambdaMART grows them, made in seconds at any size; and as LightGBM's text."""
+"""Forests for benchmarks, shaped as LambdaMART grows them and generated in seconds at any size; LightGBM's text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lambdamart_like(n_trees: int, n_leaves: int, X: np.ndarray, seed: int = 0) -
     rng = np.random.default_rng(seed)
     n_nodes, rows = n_leaves - 1, np.arange(n_trees)
     children = np.zeros((2, n_trees, max(n_nodes, 1)), np.int32)
-    holder = np.full((n_trees, n_leaves), -1, np.int64)  # 2 * node + side that each leaf hangs from
+    holder = np.full((n_trees, n_leaves), -1, np.int64)  # each leaf's parent, as 2 * node + side
     for node in range(n_nodes):
         pick = rng.integers(0, node + 1, n_trees)
         place = holder[rows, pick]
@@ -35,7 +35,7 @@ def lambdamart_like(n_trees: int, n_leaves: int, X: np.ndarray, seed: int = 0) -
 
 
 def popular_tests(rng: np.random.Generator, X: np.ndarray, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Features, few of which make up most tests, and thresholds: quantiles of ``X``'s columns, 255 a feature."""
+    """Features, few of which make up most tests, and thresholds: quantiles of ``X``'s columns, 255 per feature."""
     n_features = X.shape[1]
     popularity = 1.0 / np.arange(1, n_features + 1)
     feature = rng.permutation(n_features)[rng.choice(n_features, shape, p=popularity / popularity.sum())]
@@ -72,7 +72,7 @@ def complete(n_trees: int, depth: int, X: np.ndarray, seed: int = 0) -> Forest:
     """A forest of complete trees of a depth, thresholds as in `lambdamart_like`."""
     rng = np.random.default_rng(seed)
     n_nodes = (1 << depth) - 1
-    child = np.arange(1, 2 * n_nodes + 1).reshape(-1, 2)  # a level after the other
+    child = np.arange(1, 2 * n_nodes + 1).reshape(-1, 2)  # level by level
     sides = np.where(child < n_nodes, child, ~(child - n_nodes)).T.astype(np.int32)
     left, right = (np.broadcast_to(side, (n_trees, n_nodes)) for side in sides)
     return forest_of(rng, X.shape[1], *popular_tests(rng, X, (n_trees, n_nodes)), left, right, "complete trees")
@@ -110,7 +110,7 @@ def chained(n_trees: int, n_leaves: int, X: np.ndarray, seed: int = 0) -> Forest
 
 
 def lightgbm_text(forest: Forest) -> str:
-    """The model that LightGBM loads as a forest of numeric tests with one output."""
+    """LightGBM's text for a forest of numeric tests with one output."""
     lines = ["tree", "version=v4", "num_class=1", "num_tree_per_iteration=1", "label_index=0"]
     lines += [f"max_feature_idx={forest.n_features - 1}", "objective=lambdarank"]
     lines += ["feature_names=" + " ".join(f"Column_{i}" for i in range(forest.n_features))]

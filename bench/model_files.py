@@ -1,4 +1,4 @@
-"""Files of any number of trees in every format, as the libraries write them: a few trees over and over."""
+"""Files with any number of trees in every format, as the libraries write them: a few trees, repeated."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _treelite_json(n_leaves: int, n_trees: int) -> bytes:
 
 
 def _catboost_json(n_leaves: int, n_trees: int, **params: Any) -> bytes:
-    """As CatBoost writes it: a value a line, indented."""
+    """JSON as CatBoost writes it: indented, one value per line."""
     import catboost
 
     model = catboost.CatBoostRegressor(
@@ -92,7 +92,7 @@ def _catboost_json(n_leaves: int, n_trees: int, **params: Any) -> bytes:
 
 
 def _catboost_binary(document: bytes) -> bytes:
-    """A JSON model as CatBoost itself makes it binary."""
+    """Let CatBoost convert a JSON model to its binary format."""
     import catboost
 
     with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +119,7 @@ def _catboost_nested_binary(n_leaves: int, n_trees: int) -> bytes:
 
 
 def _balanced(n_leaves: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features, thresholds and leaf values of a balanced tree, its nodes and leaves as a heap lays them."""
+    """Features, thresholds and leaf values of a balanced tree, with nodes and leaves in heap order."""
     rng = np.random.default_rng(n_leaves)
     features = rng.integers(1, 137, n_leaves - 1)
     return features, rng.normal(size=n_leaves - 1).astype(np.float32), rng.normal(size=n_leaves)
@@ -192,7 +192,7 @@ def _onnx(n_leaves: int, n_trees: int) -> bytes:
     return helper.make_model(graph, opset_imports=versions).SerializeToString()
 
 
-#: Format -> what makes a file of it, given the leaves of a tree and the trees.
+#: Format -> function that makes a file, given the leaves per tree and the number of trees.
 FILES: Final[dict[str, Callable[[int, int], bytes]]] = {
     "LightGBM text": _lightgbm_text,
     "LightGBM text, categories": _lightgbm_categories,

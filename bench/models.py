@@ -17,7 +17,7 @@ import gpuqs
 from gpuqs.demo.mslr import mslr_like
 from gpuqs.forest import Forest
 
-#: Where models are kept; ``GPUQS_BENCH_CACHE`` says where else.
+#: Folder where models are kept; ``GPUQS_BENCH_CACHE`` overrides it.
 CACHE = Path(os.environ.get("GPUQS_BENCH_CACHE") or Path(__file__).parent / ".cache")
 TRAINING_SEED, DOCUMENTS_SEED = 11, 12
 
@@ -29,7 +29,7 @@ def documents(n: int) -> np.ndarray:
 
 
 def lambdamart(n_trees: int, n_leaves: int) -> Path:
-    """A LightGBM LambdaMART model of so many trees and leaves, as a text file."""
+    """A LightGBM LambdaMART model with ``n_trees`` trees of ``n_leaves`` leaves, as a text file."""
     path = CACHE / f"lambdamart-{n_trees}x{n_leaves}.txt"
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -69,10 +69,10 @@ def xgboost_ranker(n_trees: int, n_leaves: int) -> Path:
 
 
 def enlarged(path: Path, n_trees: int, seed: int = 0) -> Path:
-    """A larger model made of a trained one: its trees over and over, thresholds moved a little.
+    """A larger model made from a trained one: its trees repeated with other thresholds.
 
     Every copy of a tree gets thresholds that trained trees use for the same features, drawn at
-    random, so that a large model has no more distinct tests than a trained one of its size may.
+    random, so that a large model has no more distinct tests than a trained one of its size could.
     """
     big = path.with_name(path.stem.partition("-")[0] + f"-{n_trees}-from-{path.stem}.txt")
     if big.exists():
@@ -99,9 +99,9 @@ def enlarged(path: Path, n_trees: int, seed: int = 0) -> Path:
     return big
 
 
-#: Trees that are trained, and kept, at a time.
+#: Trees that are trained and saved at a time.
 PART = 500
-#: What scoring reads of a tree in LightGBM's text; the rest would be two thirds of a large model's file.
+#: Fields of a tree in LightGBM's text that scoring reads; the others would be two thirds of a large model's file.
 _SCORED = (
     "num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child",
     "leaf_value", "shrinkage",
@@ -111,9 +111,8 @@ _SCORED = (
 def ranker(shape: Shape, n_trees: int, n_leaves: int, data: Path | None = None) -> Path:
     """The first trees of a LightGBM LambdaMART model of a shape, as a text file; trained as far as needed.
 
-    Every `PART` trees go on from those before on documents of their own, so that none learns
-    its documents by heart and late trees still have all their leaves. Training that is interrupted goes on from the
-    last part.
+    Every `PART` trees continue from the previous ones with new documents, to prevent overfitting and so that
+    late trees still have all their leaves. Interrupted training continues from the last part.
     """
     folder = CACHE / f"{key(shape, data)}-{n_leaves}"
     path = folder / f"{n_trees}.txt"
@@ -137,7 +136,7 @@ def _ranking_data(part: tuple[np.ndarray, np.ndarray, np.ndarray], **options: An
 
 
 def _train_part(shape: Shape, n_leaves: int, bins: lightgbm.Dataset, parts: list[Path], data: Path | None) -> None:
-    """Train the last of the parts; all parts' thresholds are of the same bins, at most 255 a feature."""
+    """Train the last of the parts; thresholds of all parts come from the same bins, at most 255 per feature."""
     *before, last = parts
     parameters = {
         "objective": "lambdarank",
@@ -161,7 +160,7 @@ def _loaded_part(path: Path) -> gpuqs.Model:
 
 
 def _joined(parts: list[Path], n_trees: int) -> str:
-    """The model of all parts' trees, up to a number, with what scoring reads of them."""
+    """The model with the first ``n_trees`` trees of all parts, reduced to the fields that scoring reads."""
     head = ""
     trees: list[str] = []
     for part in parts:
@@ -187,7 +186,7 @@ def oblivious(shape: Shape, n_trees: int, n_leaves: int, data: Path | None = Non
 def _train_oblivious(
     shape: Shape, n_trees: int, n_leaves: int, data: Path | None, path: Path, known: list[int]
 ) -> None:
-    """Train to a number of trees, from the largest known model on; what is interrupted goes on from a snapshot."""
+    """Train up to a number of trees, starting from the largest saved model; interrupted training has snapshots."""
     import catboost
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +219,7 @@ def _loaded(path: Path) -> Forest:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that is whole as soon as it is there."""
+    """Write a file atomically."""
     made = path.with_suffix(".writing")
     made.write_text(text)
     made.replace(path)

@@ -1,4 +1,4 @@
-"""What `gpuqs.cpu_fallback` does for engines on GPUs beside scoring, in NumPy: where the CPU part cannot be built."""
+"""NumPy versions of what GPU engines need from `gpuqs.cpu_fallback`, for machines where it cannot be built."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def read_file(descriptor: int, start: int, to: memoryview) -> int:
-    """Fill memory from a file; how many bytes there were."""
+    """Fill memory from a file; return how many bytes were read."""
     done = 0
     while done < len(to) and (read := os.preadv(descriptor, [to[done:]], start + done)):
         done += read
@@ -59,7 +59,7 @@ def _first(faults: dict[str, npt.NDArray[np.bool_]]) -> dict[str, int]:
 
 
 def unite_sets(words: npt.NDArray[np.uint32], offsets: Ints) -> npt.NDArray[np.uint32]:
-    """The union of category sets, as many words as the longest has."""
+    """The union of category sets, with as many words as the longest set."""
     held = np.zeros(int(np.diff(offsets).max(initial=0)), np.uint32)
     for start, end in pairwise(offsets.tolist()):
         held[: end - start] |= words[start:end]
@@ -78,7 +78,7 @@ def mark_rows(
 def distinct(
     keys: np.ndarray, groups: npt.NDArray[np.int32] | None = None
 ) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """Where each distinct key is first met, keys (of each group) ascending, and which of them each key is."""
+    """First index of each distinct key, in ascending order of (group, key), and each key's number in that order."""
     of = np.zeros(len(keys), np.int32) if groups is None else groups
     order = np.lexsort((keys, of))
     new = np.ones(len(keys), bool)
@@ -89,14 +89,14 @@ def distinct(
 
 
 def counts(numbers: npt.NDArray[np.int32], n: int) -> Ints:
-    """How many of the numbers are each of ``range(n)``."""
+    """How often each of ``range(n)`` occurs in the numbers."""
     return np.bincount(numbers, minlength=n)
 
 
 def flagged(
     numbers: npt.NDArray[np.int32], flags: npt.NDArray[np.uint8], bit: int, n: int
 ) -> npt.NDArray[np.bool_]:
-    """Which of ``range(n)`` are at some place where the flags have the bit."""
+    """Which of ``range(n)`` occur in ``numbers`` at an index where the flags have the bit."""
     return np.bincount(numbers[(flags & bit) != 0], minlength=n) > 0
 
 
@@ -108,7 +108,7 @@ def stored_positions(leaf_offsets: Ints) -> npt.NDArray[np.int32]:
 
 def number_leaves(forest: Any) -> list[npt.NDArray[np.int32]]:
     """The arrays of `gpuqs.layout.leaves.LeafRanges`."""
-    from gpuqs.layout.traversal import split_by_depth  # can be imported once this module stands in
+    from gpuqs.layout.traversal import split_by_depth  # importable only after this module replaces the compiled one
 
     node_base, leaf_base = forest.node_offsets[forest.node_tree], forest.leaf_offsets[forest.node_tree]
     levels = split_by_depth(forest)
@@ -139,7 +139,7 @@ def put_in_order(
 def number_predicates(
     predicate: npt.NDArray[np.int32], n_predicates: int, first_node: Ints, most_predicates: int, most_nodes: int
 ) -> tuple[Ints, Ints, Ints, npt.NDArray[np.int32]]:
-    """Superblocks' ends, their distinct predicates and the numbers of these; each node's predicate within its own."""
+    """Superblocks' ends, their distinct predicates with counts, and each node's predicate within its superblock."""
     ends, found, number = [0], [], np.empty(len(predicate), np.int32)
     while (block := ends[-1]) < len(first_node) - 1:
         end, inside = block, np.zeros(0, np.int32)
@@ -160,6 +160,6 @@ def number_predicates(
 def put_in_gray_code(
     leaf_offsets: Ints, oblivious: npt.NDArray[np.bool_], start: Ints, given: np.ndarray, ordered: np.ndarray
 ) -> None:
-    """Put leaf e of tree t at ``start[t] + (e ^ e >> 1)``, of an oblivious one at ``start[t] + e``."""
+    """Put leaf e of tree t at ``start[t] + (e ^ e >> 1)``, or at ``start[t] + e`` if the tree is oblivious."""
     of_tree, leaf = np.repeat(np.arange(len(oblivious)), np.diff(leaf_offsets)), stored_positions(leaf_offsets)
     ordered[start[of_tree] + np.where(oblivious[of_tree], leaf, leaf ^ leaf >> 1)] = given

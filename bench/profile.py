@@ -1,4 +1,4 @@
-"""Profiles the GPU engines' kernels with Nsight Compute (`ncu`), the successor of nvprof, which counts nothing on them.
+"""Profiles the GPU engines' kernels with Nsight Compute (`ncu`), successor of nvprof, which does not support new GPUs.
 
     python bench/profile.py kernel [--trees 20000 --leaves 64 --tree-block 2000 --threads 256]
     python bench/profile.py kernel --kernel slots      # or another one of `bitslice_gpu`
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
     from gpuqs.engines.gpu.engine import GpuEngine
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-#: The kernels of `bitslice_gpu`; all others but `walk_scores` are `qs_gpu`'s.
+#: The kernels of `bitslice_gpu`; all others except `walk_scores` belong to `qs_gpu`.
 BITSLICED = ("rank_documents", "decode_predicates", "steps", "slots", "sum_exact", "sum_few", "sum_fast")
 TREE_BLOCKS = tuple(range(1000, 10_001, 1000))
 N_DOCUMENTS = 20_000
-#: Of those that are few.
+#: Documents in small batches.
 N_FEW = 4_000
 
 
 @dataclass(frozen=True)
 class Counters:
-    """What a profiler says of one launch; None where it does not.
+    """A profiler's counters for one launch; None for missing ones.
 
     Parameters
     ----------
     seconds : float
     l2_hit_rate, warp_efficiency, occupancy, issue_utilisation : float
-        Per cent.
+        In percent.
     bank_conflicts : float
         Shared-memory accesses that had to be repeated.
     instructions, shared_wavefronts : float
-        Of warps.
+        Counted per warp.
     l2_bytes : float
     """
 
@@ -83,9 +83,9 @@ NCU: dict[str, Metric] = {
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": Metric("shared_wavefronts"),
     "lts__t_bytes.sum": Metric("l2_bytes"),
 }
-#: How the table that is read begins.
+#: The first line of the table starts with this.
 HEADER = '"ID",'
-#: The names of units of time, of today's versions and of older ones.
+#: Names of time units, in current and older versions.
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 SECONDS |= {"nsecond": 1e-9, "usecond": 1e-6, "msecond": 1e-3, "second": 1.0}
 #: A number in the C locale.
@@ -98,7 +98,7 @@ def parse_ncu(text: str, kernel: str) -> Counters:
     Raises
     ------
     ValueError
-        The kernel is not in it; the profiler's own messages are in the error. Or a figure is not one.
+        The kernel is missing (the error holds the profiler's own messages), or a figure is not a number.
     """
     launches = [row for row in _rows(text) if _is_launch_of(row.get("Kernel Name", ""), kernel)]
     seen = {}
@@ -120,7 +120,7 @@ def _is_launch_of(signature: str, kernel: str) -> bool:
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
-    """The rows of the table; not what the profiler and the program print before and after."""
+    """The rows of the table, without what the profiler and the program print before and after."""
     header: list[str] = []
     for line in text.splitlines():
         fields = next(csv.reader([line]), [])
@@ -131,7 +131,7 @@ def _rows(text: str) -> Iterator[dict[str, str]]:
 
 
 def _number(text: str) -> float | None:
-    """A figure; None for what stands where there is none: "n/a"."""
+    """Parse a figure; None for placeholders such as "n/a"."""
     if not re.search(r"\d", text):
         return None
     if NUMBER.fullmatch(text.strip()) is None:
@@ -160,7 +160,7 @@ def profiler_command(target: Sequence[str], kernel: str) -> list[str]:
 
 
 def profile(kernel: str, trees: int, leaves: int, tree_block: int | None, threads: int | None) -> Counters:
-    """Score documents under a profiler in a process of its own."""
+    """Score documents under a profiler in a separate process."""
     target = [
         sys.executable,
         str(Path(__file__).resolve()),
@@ -173,14 +173,14 @@ def profile(kernel: str, trees: int, leaves: int, tree_block: int | None, thread
     for option, value in (("--tree-block", tree_block), ("--threads", threads)):
         target += [option, str(value)] if value else []
     target += ["--kernel", kernel]
-    plain = dict(os.environ, LC_ALL="C")  # figures are written with the locale's points and commas
+    plain = dict(os.environ, LC_ALL="C")  # otherwise figures use the locale's decimal and thousands separators
     command = profiler_command(target, kernel)
     said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=plain)
     return parse_ncu(said.stdout, kernel)
 
 
 def engine_of(kernel: str, tree_block: int | None, threads: int | None) -> tuple[GpuEngine, str]:
-    """The engine that launches a kernel, and the precision in which it does."""
+    """The engine that launches a kernel, and the precision that uses it."""
     from gpuqs.engines.gpu.bitslice_gpu import BitsliceGpu
     from gpuqs.engines.gpu.qs_gpu import QsGpu
     from gpuqs.engines.gpu.qs_placed import QsSettings
@@ -194,7 +194,7 @@ def engine_of(kernel: str, tree_block: int | None, threads: int | None) -> tuple
 
 
 def run_target(trees: int, leaves: int, tree_block: int | None, threads: int | None, kernel: str) -> None:
-    """What is profiled: one scoring of documents on the device, after one to warm up."""
+    """The profiled work: score documents on the device once, after one call to warm up."""
     for folder in (str(CHECKOUT), str(CHECKOUT / "bench")):
         sys.path.append(folder)
     from driver import profiled
@@ -213,7 +213,7 @@ def run_target(trees: int, leaves: int, tree_block: int | None, threads: int | N
 
 
 def draw_figure2(by_leaves: dict[int, dict[int, Counters]], n_documents: int, out: Path) -> None:
-    """Time a document, L2 hit rate and warp efficiency against τ, a panel for each number of leaves."""
+    """Plot time per document, L2 hit rate and warp efficiency against τ, one panel for each number of leaves."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6 * len(by_leaves), 4), layout="constrained")

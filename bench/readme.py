@@ -2,7 +2,7 @@
 
     python bench/readme.py
 
-What the benches measured is in those files alone: this page and README's blocks are rendered from them.
+The benches' results are only in those files: this page and README's blocks are rendered from them.
 """
 
 from __future__ import annotations

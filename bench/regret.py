@@ -1,11 +1,11 @@
-"""What `auto` takes beside the fastest engine: forests of many shapes, few documents a call, warm and cold caches.
+"""Compare `auto`'s engine with the fastest one: forests of many shapes, few documents per call, warm and cold caches.
 
     python bench/regret.py [--seconds 300]
     python bench/regret.py --quick    # a smoke run
 
-Forests are made up in an order of chance until the time is over, and the engines' kernels take turns with each. Printed
-are how much longer the engine takes that `auto` takes than the fastest one, by the mean of a warm and a cold call,
-which `auto` goes by, and by warm calls alone: geometric means, and the worst. Nothing is kept: it checks costs.
+Forests are generated in random order until the time is over, and the engines' kernels take turns on each. Printed is
+how much longer `auto`'s engine takes than the fastest one, by the mean of a warm and a cold call, which `auto` uses,
+and by warm calls only: geometric means, and the worst. Nothing is saved: this checks the cost model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEDIAN = percentile_name(50.0)
 
 
 class Choice(NamedTuple):
-    """One forest and one number of documents: the engines taken and fastest, and microseconds by engine."""
+    """One forest and number of documents: the chosen and the fastest engine, and microseconds by engine."""
 
     trees: int
     leaves: int
@@ -59,7 +59,7 @@ class Choice(NamedTuple):
 
 
 def choices(n_trees: int, n_leaves: int, n_features: int, sizes: tuple[int, ...]) -> list[Choice]:
-    """What is chosen for one forest, and what each engine takes."""
+    """The choices for one forest, and the time of each engine."""
     X, found = documents(4_096, n_features), []
     model = Model(lambdamart_like(n_trees, n_leaves, X[:1_000]))
     for n in sizes:
@@ -74,7 +74,7 @@ def choices(n_trees: int, n_leaves: int, n_features: int, sizes: tuple[int, ...]
 
 
 def mean(regrets: list[float]) -> str:
-    """The geometric mean of regrets, and shares of large ones."""
+    """The geometric mean of regrets, and the shares of large ones."""
     shares = (f"{np.mean(np.array(regrets) > least):.1%} above {least}" for least in (1.2, 1.5, 2.0))
     return f"{np.exp(np.mean(np.log(regrets))):.3f} ({', '.join(shares)})"
 

@@ -1,13 +1,13 @@
-"""Calls with few documents: warm, and cold, as they are where other work empties the caches between them.
+"""Calls with few documents: warm, and cold, as when other work empties the caches between them.
 
     python bench/small.py            # a quarter of an hour; figures go to bench/results/
     python bench/small.py --quick    # a smoke run, nothing written
 
-Calls of 1 to 1,000 documents, from one and two Python threads, by gpuqs, LightGBM (one document through its C function
-for that: prepared once, no checks) and the other libraries of bench/peers/ that are installed. A warm call follows
-others of its kind, with other documents; before a cold one 32 MB of other memory are read. Contenders take turns.
-Before anything is timed, all scores of all batches are compared with LightGBM's: gpuqs's must be the same bits, and a
-library whose scores lie further off than rounding explains is left out. The engines of gpuqs are timed, too.
+Calls of 1 to 1,000 documents, from one and two Python threads, by gpuqs, LightGBM (single documents through its C
+function for one row: prepared once, no checks) and the other installed libraries of bench/peers/. A warm call follows
+others of its kind, with other documents; before a cold one, 32 MB of other memory are read. Contenders take turns.
+Before anything is timed, all scores of all batches are compared with LightGBM's: gpuqs's must have the same bits, and
+a library whose scores differ by more than rounding explains is left out. The engines of gpuqs are timed, too.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ from gpuqs.engines import ENGINES
 
 SIZES = (1, 2, 5, 10, 35, 100, 256, 1_000)
 PEERS = ("LightGBM", "ONNX Runtime", "YDF", "lleaves")
-#: Calls of a contender, where its budget suffices; fewer calls give no 99.9th percentile.
+#: Calls of a contender if its budget suffices; fewer calls give no 99.9th percentile.
 CALLS = 1_000
-#: Seconds of its budget.
+#: A contender's budget in seconds.
 BUDGET = 1.5
 #: Calls in a row of a warm contender; the first is not timed.
 ROW = 20
 OTHER_BYTES = 32 << 20
-#: Python's hashes hold the interpreter's lock over fewer bytes.
+#: For fewer bytes, Python's hashes do not release the interpreter lock.
 LEAST_WITHOUT_LOCK = 2_048
 PERCENTILES = (50.0, 99.0, 99.9)
 Call: TypeAlias = Callable[[Any], Any]
 
 
 def contenders(source: Source, peers: dict[str, Any], n: int) -> dict[str, Call]:
-    """How each library is called with so many documents, on one thread."""
+    """Each library's call for ``n`` documents on one thread."""
     calls: dict[str, Call] = {CONTENDER: source.model.predict}
     for of_threads in peers.values():
         contenders = of_threads(1)
         able = [one for one in contenders.values() if one.most is None or n <= one.most]
-        calls[next(iter(contenders))] = able[-1].score  # one for single documents comes last
+        calls[next(iter(contenders))] = able[-1].score  # a contender for single documents comes last
     return calls
 
 
 def engine_calls(model: gpuqs.Model, n: int) -> dict[str, Call]:
-    """The kernels of each engine, the answer's memory given."""
+    """Calls of each engine's kernels, with preallocated output."""
     calls: dict[str, Call] = {}
     for name, reason in model.engines().items():
         if reason is None and name != "reference" and ENGINES[name].device == "cpu":
@@ -78,7 +78,7 @@ def engine_calls(model: gpuqs.Model, n: int) -> dict[str, Call]:
 
 
 def agreeing(calls: dict[str, Call], batches: list[np.ndarray], expected: list[np.ndarray]) -> tuple[dict, dict]:
-    """The contenders whose scores of all batches are LightGBM's, and by how much those of the others differ."""
+    """The contenders whose scores of all batches equal LightGBM's, and the differences of the others."""
     right: dict[str, Call] = {}
     differ: dict[str, float] = {}
     largest = max(float(np.abs(scores).max()) for scores in expected)
@@ -97,7 +97,7 @@ def agreeing(calls: dict[str, Call], batches: list[np.ndarray], expected: list[n
 
 
 def timed(call: Call, batches: list[np.ndarray], other: np.ndarray | None) -> list[float]:
-    """Microseconds of each call; before each, ``other`` is read where there is one."""
+    """Microseconds of each call; before each, ``other`` is read if given."""
     taken = []
     for batch in batches:
         if other is not None:
@@ -109,7 +109,7 @@ def timed(call: Call, batches: list[np.ndarray], other: np.ndarray | None) -> li
 
 
 def in_threads(call: Call, batches: list[np.ndarray], others: list[np.ndarray] | None, n_threads: int) -> list[float]:
-    """`timed`, in threads that begin at once; warm calls after one that is not timed."""
+    """`timed`, in threads that start together; warm calls follow one that is not timed."""
     taken: list[list[float]] = [[] for _ in range(n_threads)]
     barrier = threading.Barrier(n_threads)
 
@@ -132,13 +132,13 @@ def in_threads(call: Call, batches: list[np.ndarray], others: list[np.ndarray] |
 def measure(
     calls: dict[str, Call], batches: list[np.ndarray], cold: bool, n_threads: int, budget: float
 ) -> dict[str, dict[str, float | None]]:
-    """Percentiles of the microseconds of each contender's calls, and how many calls that were."""
+    """Percentiles of the microseconds of each contender's calls, and the number of calls."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
     spent = dict.fromkeys(calls, 0.0)
-    # Ones: what was never written is one page of zeros, which empties no cache.
+    # Ones, because memory that was never written maps to a single page of zeros, which would not empty any cache.
     others = [np.ones(OTHER_BYTES // 8) for _ in range(n_threads)] if cold else None
     row, order = n_threads * (1 if cold else ROW), list(calls)
-    gc.disable()  # it would stop whoever comes when it is due
+    gc.disable()  # collection would hit an arbitrary contender
     for at in range(0, len(batches), row):
         random.Random(at).shuffle(order)
         for name in order:
@@ -151,7 +151,7 @@ def measure(
 
 
 def percentiles(us: list[float]) -> dict[str, float | None]:
-    """Of so many calls those that they tell; and the calls."""
+    """The percentiles for which there are enough calls, and the number of calls."""
     told: dict[str, float | None] = {
         percentile_name(p): float(np.percentile(us, p)) if len(us) * (100 - p) >= 100 * (p > 50) else None
         for p in PERCENTILES
@@ -160,7 +160,7 @@ def percentiles(us: list[float]) -> dict[str, float | None]:
 
 
 def calls_per_second(call: Call, batches: list[Any], n_threads: int, seconds: float) -> float:
-    """What so many threads get done, warm, each calling all the time."""
+    """Warm calls per second of ``n_threads`` threads, each calling continuously."""
     done = [0] * n_threads
     barrier = threading.Barrier(n_threads)
 
@@ -183,7 +183,7 @@ def calls_per_second(call: Call, batches: list[Any], n_threads: int, seconds: fl
 
 
 def scaling(call: Call, batches: list[Any], rounds: int, seconds: float) -> float:
-    """How many times as many calls two threads get done as one: the median of rounds in which they take turns."""
+    """Ratio of calls completed by two threads and by one: the median of rounds in which they take turns."""
     ratios = [
         calls_per_second(call, batches, 2, seconds) / calls_per_second(call, batches, 1, seconds)
         for _ in range(rounds)
@@ -192,7 +192,7 @@ def scaling(call: Call, batches: list[Any], rounds: int, seconds: float) -> floa
 
 
 def hashing(us: float, n: int) -> tuple[Call, list[bytes]]:
-    """A call that only hashes, about so long, without the interpreter's lock; and what it hashes."""
+    """A call that only hashes, for about ``us`` microseconds, without the interpreter lock; and what it hashes."""
     size, took = 1 << 16, []
     for _ in range(20):
         start = time.perf_counter()
@@ -203,7 +203,7 @@ def hashing(us: float, n: int) -> tuple[Call, list[bytes]]:
 
 
 def measure_size(source: Source, peers: dict[str, Any], n: int, effort: float) -> dict[str, Any]:
-    """All contenders with so many documents a call, ``effort`` times as long as usual."""
+    """All contenders with ``n`` documents per call, ``effort`` times as long as usual."""
     rng, n_batches = np.random.default_rng(n), max(2 * ROW, math.ceil(CALLS * effort * min(1, 100 / n)))
     batches = [np.ascontiguousarray(source.X[rng.integers(0, len(source.X), n)]) for _ in range(n_batches)]
     expected = [as_scores(source.live.predict(batch, raw_score=True, num_threads=1)) for batch in batches]
@@ -228,7 +228,7 @@ def measure_size(source: Source, peers: dict[str, Any], n: int, effort: float) -
 
 
 def overhead(rounds: int) -> dict[str, float]:
-    """Microseconds of a call with one document of one tree, and of the kernels' part of it."""
+    """Microseconds of a call with one document and one tree, and of the kernels' part of it."""
     X = np.random.default_rng(0).normal(size=(500, 20))
     booster = lightgbm.train({"num_leaves": 4, "verbose": -1}, lightgbm.Dataset(X, X[:, 0]), 1)
     model, x, sums = gpuqs.from_model(booster), X[:1].copy(), np.empty((1, 1))
@@ -250,7 +250,7 @@ def overhead(rounds: int) -> dict[str, float]:
 
 
 def draw(report: dict[str, Any], path: Any) -> None:
-    """Medians by documents a call: a row a model, warm and cold, one thread."""
+    """Plot medians by documents per call: one row per model, warm and cold, one thread."""
     models = report["models"]
     figure, axes = plt.subplots(
         len(models), 2, figsize=(11, 4.5 * len(models)), sharex=True, sharey="row", squeeze=False, layout="constrained"

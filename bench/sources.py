@@ -1,4 +1,4 @@
-"""The models that other libraries are timed on, one family a library."""
+"""The models on which other libraries are timed, one family per library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def of_xgboost(n_trees: int, n_leaves: int, X: np.ndarray) -> Source:
 
 
 def of_catboost(n_trees: int, depth: int, X: np.ndarray) -> Source:
-    """Oblivious trees, trained once and kept."""
+    """Oblivious trees, trained once and cached."""
     import catboost
 
     path = CACHE / f"catboost-{n_trees}x{depth}.cbm"
@@ -47,7 +47,7 @@ def of_catboost(n_trees: int, depth: int, X: np.ndarray) -> Source:
 
 
 def of_sklearn(n_trees: int, n_rows: int) -> Source:
-    """A random forest grown until its leaves are pure, on rows of its own with 20 features."""
+    """A random forest grown until its leaves are pure, on separate rows with 20 features."""
     from sklearn.ensemble import RandomForestRegressor
 
     rng = np.random.default_rng(0)
@@ -60,7 +60,7 @@ def of_sklearn(n_trees: int, n_rows: int) -> Source:
 
 
 def sources(quick: bool, large: bool) -> list[tuple[str, Callable[[], Source]]]:
-    """Who trains each model, and what makes it: one after another, so that one alone takes memory."""
+    """The library of each model and a function that makes it; made one at a time, so that only one occupies memory."""
     n_trees, X = (50, documents(1_000)) if quick else (1_000, documents(10_000))
     made: list[tuple[str, Callable[[], Source]]] = []
     for n_leaves in (32,) if quick else (64, 32):

@@ -1,9 +1,9 @@
-"""scipy.sparse input: LightGBM, XGBoost and gpuqs on the same CSR, by turns; and a matrix of 1,000,000 columns.
+"""scipy.sparse input: LightGBM, XGBoost and gpuqs on the same CSR, in turns; and a matrix with 1,000,000 columns.
 
     python bench/sparse.py                    # figures go to bench/results/
     python bench/sparse.py --quick            # a smoke run, nothing written
 
-Scores are checked before anything is timed: bit for bit.
+Scores are checked bit for bit before anything is timed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import gpuqs
 
 DENSITIES = (0.01, 0.1, 0.5)
 
-#: Loads a model and a matrix, scores it, and prints the most memory before and after, in MiB.
+#: Loads a model and a matrix, scores it, and prints the peak memory before and after, in MiB.
 WIDE = """
 import sys, scipy.sparse, gpuqs
 def peak():
@@ -41,7 +41,7 @@ print(before, peak())
 
 
 def thinned(X: np.ndarray, density: float) -> Any:
-    """CSR of a share of the entries."""
+    """CSR matrix with a random share of the entries."""
     stored = np.random.default_rng(0).random(X.shape) < density
     return scipy.sparse.csr_matrix(np.where(stored, X, 0).astype(np.float32))
 
@@ -79,14 +79,14 @@ def measure(
 
 
 def measure_wide(n_rows: int, n_columns: int, rounds: int) -> dict[str, Any]:
-    """A forest that tests about 300 of so many columns: time, and memory beyond what model and matrix take."""
+    """A forest that tests about 300 of the columns: time, and memory beyond that of model and matrix."""
     rng = np.random.default_rng(0)
     tested = np.sort(rng.choice(n_columns, 300, replace=False))
     S = scipy.sparse.random(n_rows, n_columns, 200 / n_columns, "csr", rng=rng, dtype=np.float32)
     hot = scipy.sparse.random(n_rows, 300, 0.2, "csr", rng=rng, dtype=np.float32)
     placed = scipy.sparse.csr_matrix((hot.data, tested[hot.indices], hot.indptr), shape=S.shape)
     S = (S + placed).tocsr()
-    hot = S.tocsc()[:, tested].tocsr()  # the other entries meet tested columns here and there
+    hot = S.tocsc()[:, tested].tocsr()  # some of the other entries fall in tested columns
     y = np.asarray(hot.sum(axis=1)).ravel() + rng.normal(size=n_rows)
     booster = lightgbm.train(
         {"verbosity": -1, "num_leaves": 64, "num_threads": 1, "feature_pre_filter": False},
@@ -94,7 +94,7 @@ def measure_wide(n_rows: int, n_columns: int, rounds: int) -> dict[str, Any]:
         100,
     )
     text = booster.model_to_string()
-    # The same trees over the wide matrix's columns.
+    # The same trees on the wide matrix's columns.
     text = re.sub(
         r"^split_feature=(.*)$",
         lambda line: "split_feature=" + " ".join(str(tested[int(f)]) for f in line[1].split()),

@@ -1,10 +1,10 @@
-"""Models of several outputs, fully grown forests, categories (sets, CTRs), linear trees, staged prediction.
+"""Models with several outputs, fully grown forests, categories (sets, CTRs), linear trees, staged prediction.
 
     python bench/special.py                    # figures go to bench/results/
     python bench/special.py --quick            # a smoke run, nothing written
 
-Contenders take turns, one thread; scores are checked before anything is timed: bit for bit. Rows with categories hold
-numbers and texts, as CatBoost's users have them: in frames, and, a few at a time, in lists.
+Contenders take turns on one thread; scores are checked bit for bit before anything is timed. Rows with categories hold
+numbers and strings, as CatBoost's users have them: in frames, and, for a few rows, in lists.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import gpuqs
 
 #: Classes of the models of several outputs.
 N_CLASSES = 10
-#: Categories of each column of texts.
+#: Number of categories in each column of strings.
 CARDINALITIES = (10, 50, 100, 1_000, 30_000)
 
 
@@ -71,7 +71,7 @@ def several_outputs(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, An
 
 
 def fully_grown(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
-    """scikit-learn's random forests, whose trees split until their leaves are pure, as by default."""
+    """scikit-learn's random forests, whose trees by default split until their leaves are pure."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3 * n_rows, 28)).astype(np.float32)
     noise = rng.normal(size=len(X))
@@ -98,7 +98,7 @@ def fully_grown(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
 
 
 def staged(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
-    """Scores after each of the trees, as learning curves ask for them; microseconds are of all of a row's."""
+    """Scores after each tree, as for learning curves; microseconds are for all stages of a row."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2 * n_rows, 30)).astype(np.float32)
     target = X[:, 0] * X[:, 1] + X[:, 2] + rng.normal(size=len(X))
@@ -110,7 +110,7 @@ def staged(n_trees: int, n_rows: int, rounds: int) -> list[dict[str, Any]]:
     ends = range(1, n_trees + 1)
 
     def cached(x: np.ndarray) -> list[np.ndarray]:
-        """XGBoost keeps a matrix's sums, and adds the next tree to them."""
+        """XGBoost caches a matrix's sums, and adds the next tree to them."""
         matrix = xgboost.DMatrix(x)
         return [xgb.predict(matrix, iteration_range=(0, end)) for end in ends]
 
@@ -159,7 +159,7 @@ def category_sets(n_trees: int, n_leaves: int, n_categories: int, n_rows: int, r
 
 
 def rows_with_texts(n: int) -> tuple[pandas.DataFrame, np.ndarray, list[str]]:
-    """Rows, whether each is positive, and the names of the columns of texts."""
+    """Rows, whether each is positive, and the names of the string columns."""
     rng = np.random.default_rng(0)
     codes = [rng.integers(0, cardinality, n) for cardinality in CARDINALITIES]
     texts = {f"c{column}": of.astype(str) for column, of in enumerate(codes)}
@@ -169,7 +169,7 @@ def rows_with_texts(n: int) -> tuple[pandas.DataFrame, np.ndarray, list[str]]:
 
 
 def categories(n_trees: int, n_rows: int, rounds: int) -> dict[str, Any]:
-    """A CatBoostClassifier of its defaults, on frames, pools and lists."""
+    """A CatBoostClassifier with default parameters, on frames, pools and lists."""
     frame, target, names = rows_with_texts(10 * n_rows)
     quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 2, "random_seed": 1}
     booster = catboost.CatBoostClassifier(iterations=n_trees, **quiet).fit(frame, target, cat_features=names)
@@ -214,7 +214,7 @@ def linear(n_trees: int, n_leaves: int, n_rows: int, rounds: int) -> dict[str, A
 
 
 def measured(cases: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]], rounds: int) -> list[dict[str, Any]]:
-    """Microseconds a document of the library and of gpuqs."""
+    """Microseconds per document of the library and of gpuqs."""
     found = []
     for name, (theirs, ours, n) in cases.items():
         if not np.array_equal(np.ravel(theirs()), np.ravel(ours())):

@@ -1,12 +1,12 @@
-"""The systems of the papers beside gpuqs's engines: checked bit for bit, tuned, and timed by turns.
+"""The systems of the papers compared with gpuqs's engines: checked bit for bit, tuned, and timed in turns.
 
     python bench/systems.py            # 1,000 trees x 64 leaves, oblivious ones too; some minutes
     python bench/systems.py --large    # and 20,000 x 64
     python bench/systems.py --made-up  # made-up forests in place of trained ones, which take minutes
     python bench/systems.py --quick    # a smoke run of a minute, nothing written
 
-Nothing is timed that has not been checked. Figures go to bench/results/, the list of all systems to bench/systems.md.
-One thread. The first run compiles the systems (bench/baselines/), and the two that are generated from the forest.
+Only checked systems are timed, on one thread. Figures go to bench/results/, the list of all systems to
+bench/systems.md. The first run compiles the systems (bench/baselines/), and the two that are generated from the forest.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PAGE = Path(__file__).with_name("systems.md")
 
 
 def measure(job: Job, rounds: int, budget: float) -> dict[str, Any]:
-    """Tune and time every system that holds the forest, and gpuqs's engines."""
+    """Tune and time every system that can score the forest, and gpuqs's engines."""
     model = gpuqs.from_model(job.forest)
     expected = model.predict(job.X, "raw", engine="walk")
     calls: dict[str, Call] = {}
@@ -91,7 +91,7 @@ def measure(job: Job, rounds: int, budget: float) -> dict[str, Any]:
 
 
 def check_all() -> dict[str, Verdict]:
-    """Every system and engine of the papers against the reference; ends the run where one differs."""
+    """Check every system and engine of the papers against the reference; end the run if one differs."""
     made = {(o, few): list(cases(o, few)) for o, few in ((False, False), (True, False), (False, True))}
     verdicts = {s.name: check(s, made[s.oblivious, s.generated]) for s in progress(SYSTEMS.values(), "checking")}
     for engine in ENGINES_OF_PAPERS:

@@ -1,4 +1,4 @@
-"""The papers' tables and figures, reproduced beside gpuqs's own engines: checked bit for bit, timed by turns.
+"""The papers' tables and figures, reproduced together with gpuqs's own engines: checked bit for bit, timed in turns.
 
     python bench/tables.py                  # lists them
     python bench/tables.py 002-III 004-F5   # some of them
@@ -6,9 +6,9 @@
     python bench/tables.py all --quick      # all of them with small models and batches, some minutes
     python bench/tables.py 002-III --data FOLDER   # of the real data sets, LETOR text as distributed
 
-Each gives Markdown, JSON and a chart in bench/results/tables/, in a folder of this processor; a quick run's are in
-bench/.cache/tables-quick; those of real data sets are in a folder beside it that ends in -real. Models are trained
-when a table first needs them, and kept (GPUQS_BENCH_CACHE says where), apart for each real file.
+Each table gives Markdown, JSON and a chart in bench/results/tables/, in a folder for this processor; a quick run
+writes to bench/.cache/tables-quick; results of real data sets go to a folder next to it that ends in -real. Models
+are trained when a table first needs them, and kept (GPUQS_BENCH_CACHE says where), separately for each real file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LIBRARIES = ("lightgbm", "catboost", "numpy")
 
 
 def report_of(table: Table, scale: Scale, data: Path | None) -> dict[str, Any]:
-    """Measure a table; what its page, chart and JSON say."""
+    """Measure a table; return the data of its page, chart and JSON."""
     load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors as it began"
     measured = selection.measure if table.selects else timing.measure
     cells, models = measured(table, scale, data)
@@ -81,7 +81,7 @@ def report_of(table: Table, scale: Scale, data: Path | None) -> dict[str, Any]:
 
 
 def documents(table: Table, scale: Scale) -> dict[str, dict[str, int]]:
-    """Documents that were scored in a call, by panel and x of what was timed."""
+    """Documents scored per call, by panel and x of the timed points."""
     found: dict[str, dict[str, int]] = {}
     for point in scale.reduced(table.points):
         found.setdefault(point.panel, {})[str(point.x)] = point.documents
@@ -95,7 +95,7 @@ def shapes_of(table: Table) -> list[Shape]:
 
 
 def usual_folder(quick: bool, real: bool) -> Path:
-    """Where results go; those of real data apart from those of made-up documents."""
+    """Default folder of results, different for real data and made-up documents."""
     folder = Path(__file__).parent / ".cache" / "tables-quick" if quick else RESULTS / "tables" / processor_key()
     return folder.with_name(f"{folder.name}-real") if real else folder
 
@@ -109,7 +109,7 @@ def versions() -> str:
 
 
 def write(report: dict[str, Any], folder: Path) -> Path:
-    """Write a table's JSON, page and chart; where the page is."""
+    """Write a table's JSON, page and chart; return the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = folder / str(report["name"])
     stem.with_suffix(".json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
@@ -133,7 +133,7 @@ def main(given: list[str] | None = None) -> None:
         print(*(f"{table.name:<8} {table.title}" for table in TABLES), sep="\n")
     out = args.out or usual_folder(args.quick, args.data is not None)
     try:
-        if args.data is not None:  # before hours of other tables
+        if args.data is not None:  # fail now, not after hours of other tables
             check((shape for name in names for shape in shapes_of(BY_NAME[name])), args.data)
         for name in names:
             start = time.perf_counter()

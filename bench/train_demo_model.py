@@ -56,7 +56,7 @@ def slim(text: str) -> str:
     sizes = " ".join(str(len(tree)) for tree in kept)
     head = re.sub(r"^tree_sizes=.*$", f"tree_sizes={sizes}", head, flags=re.MULTILINE)
     rest = tail[: tail.index("\nparameters:")].partition("\nfeature_importances:")[0]
-    # Without a section of parameters, a file seems to be cut short.
+    # Without a section of parameters, a file would look truncated.
     return "".join([head, *kept, end, rest, "\nparameters:\nend of parameters\n"])
 
 

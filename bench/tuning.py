@@ -47,11 +47,11 @@ GRID: dict[str, dict[str, tuple[int, ...]]] = {
     "qs": {"document_block": DOCUMENTS},
     "walk": {"tree_block": (4, 16, 64), "document_block": (0, 16, 64, 256, 1024)},
 }
-#: A point whose first call takes so many times as long as the best is measured no further.
+#: A point whose first call takes more than this many times as long as the best is dropped.
 HOPELESS = 2.0
-#: So many of the grid's best points are timed by turns with the plan and the default.
+#: Number of the grid's best points that are timed in turns with the plan and the default.
 FINALISTS = 6
-#: So many programs are made of each of them.
+#: Programs built for each of these configurations.
 PROGRAMS = 3
 
 
@@ -68,7 +68,7 @@ def points(forest: Forest, most_threads: int, quick: bool) -> Iterator[Candidate
     """The grid."""
     seen = set()
     for name, values in GRID.items():
-        if name not in ENGINES or ENGINES[name].supports(forest) is not None:
+        if name not in ENGINES or ENGINES[name].why_not(forest) is not None:
             continue
         listed = [v[:: max(len(v) - 1, 1)] if quick else v for v in values.values()]
         for combination in itertools.product(*listed):
@@ -130,8 +130,8 @@ def compare(forest: Forest, X: np.ndarray, n: int, budget: float, quick: bool) -
     best, n_points = search(forest, X, n, most_threads, quick)
     default = tuned.candidates[tuned.default]
     ways = {"plan": tuned.best, "default": default} | {f"grid {i}": way for i, way in enumerate(best)}
-    # Some programs of each way, whoever chose it: where its memory lies makes a difference of some percent, and the
-    # best of several ways would else be the luckiest.
+    # Several programs of each configuration, whoever chose it: the placement of memory changes times by some percent,
+    # and otherwise the best of several configurations would be the luckiest.
     calls = {f"{way.label} ({k})": caller(forest, way, X, n) for way in ways.values() for k in range(PROGRAMS)}
     want = model.predict(X, "raw", engine="reference").reshape(len(X), -1)
     for label, call in calls.items():

@@ -1,4 +1,4 @@
-"""What it means that gpuqs agrees with a source library; shared by the conformance tests of all of them."""
+"""Defines when gpuqs agrees with a source library; shared by all conformance tests."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gpuqs.errors import GpuqsError, UnsupportedModelError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
 
-#: The engines of the CPU, and the compiled ones among them; those of GPUs.
+#: All CPU engines. Below: the compiled ones among them, and the GPU engines.
 ON_CPU = [name for name, engine in ENGINES.items() if engine.device == "cpu"]
 COMPILED = [name for name in ON_CPU if name != "reference"]
-#: Those that run trees of any shape.
+#: CPU engines that run trees of any shape.
 ON_CPU_ANY_SHAPE = [name for name in ON_CPU if name != "qs_oblivious"]
 ON_GPU = [name for name, engine in ENGINES.items() if engine.device == "cuda"]
 needs_quickscorer = pytest.mark.skipif("qs" in LEFT_OUT, reason="gpuqs was built without QuickScorer")
@@ -32,20 +32,20 @@ SMALL_BLOCKS: dict[str, dict[str, int]] = {
 
 
 def on_cpu(model: Model) -> dict[str, str | None]:
-    """As `Model.engines`, of the CPU's alone: those whose every bit is the source library's."""
+    """As `Model.engines`, but only CPU engines: their scores must match the source library bit for bit."""
     return {name: reason for name, reason in model.engines().items() if name in ON_CPU}
 
 
 def able(model: Model) -> list[str]:
-    """The engines of the CPU that can run the model."""
+    """The CPU engines that can run the model."""
     return [name for name, reason in on_cpu(model).items() if reason is None]
 
 
 def programs_in_blocks(forest: Forest, name: str, isa: str) -> list[CpuProgram]:
-    """A compiled engine's exact programs: in blocks as usual, and in small ones; skips where it runs none."""
+    """Return a compiled engine's exact programs, with default and small blocks; skip if it cannot run the forest."""
     engine = ENGINES[name]
     assert isinstance(engine, CpuEngine)
-    reason = engine.supports(forest)
+    reason = engine.why_not(forest)
     if reason is not None:
         pytest.skip(reason)
     machine = cpu_fallback.Machine(isa, cpu_fallback.compiles_programs(isa))
@@ -54,7 +54,7 @@ def programs_in_blocks(forest: Forest, name: str, isa: str) -> list[CpuProgram]:
 
 
 def assert_reads_or_refuses(broken: Iterable[bytes], X: np.ndarray) -> None:
-    """Whatever the bytes say: a forest whose every score of ``X`` is a number, or an error of ours; some of both."""
+    """Each input loads and scores ``X`` without NaN or raises a `GpuqsError`; more than 100 of each must occur."""
     n_read = n_refused = 0
     for data in broken:
         try:
@@ -70,7 +70,7 @@ def assert_reads_or_refuses(broken: Iterable[bytes], X: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class Expected:
-    """Documents, and what the source library says of them; ``raw`` is None where it gives no raw scores."""
+    """Documents and the source library's answers for them; ``raw`` is None if it gives no raw scores."""
 
     X: np.ndarray
     raw: np.ndarray | None
@@ -79,7 +79,7 @@ class Expected:
 
 
 def assert_agrees(model: Model, expected: Expected, engine: str) -> None:
-    """Exit leaves are equal; raw scores, and values but isolation forests', bit for bit."""
+    """Exit leaves are equal; raw scores and values match bit for bit (isolation forests' values only closely)."""
     np.testing.assert_array_equal(model.predict(expected.X, "leaf", engine=engine), expected.leaves)
     if expected.raw is not None:
         assert_same_bits(model.predict(expected.X, "raw", engine=engine), expected.raw)
@@ -97,7 +97,7 @@ def assert_same_bits(got: np.ndarray, want: np.ndarray) -> None:
 
 
 def assert_engine_agrees(model: Model, expected: Expected, engine: str) -> None:
-    """The engine agrees; where it cannot run the model it says so, and "auto" agrees."""
+    """The engine agrees, or it says that it cannot run the model and "auto" agrees."""
     reason = model.engines()[engine]
     if reason is None:
         assert_agrees(model, expected, engine)

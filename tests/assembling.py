@@ -1,4 +1,4 @@
-"""The JIT's encoder as a program of its own, and an independent disassembler's reading of what it writes."""
+"""The JIT's encoder built as a separate program, and a disassembler to check its output independently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KERNELS = Path(__file__).parents[1] / "cpu_fallback"
 SOURCE = Path(__file__).parent / "unit" / "assemble.cpp"
 DISASSEMBLER = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
 
-#: Encodings, and the bytes of the words that their registers hold.
+#: Encodings, each with the register widths in bytes that it can use.
 WIDTHS = [("vex", 16), ("vex", 32), ("evex", 16), ("evex", 32), ("evex", 64)]
 #: A vector register's letter and a memory operand's size, by bytes.
 LETTERS = {16: "x", 32: "y", 64: "z"}
@@ -32,7 +32,7 @@ def build_assembler(folder: Path) -> Path:
 
 
 def assemble(program: Path, lines: Iterable[str]) -> list[bytes | str]:
-    """The code of each line, or the error that it ended in."""
+    """Return the machine code of each line, or its error message."""
     lines = list(lines)
     done = subprocess.run(
         [program], input="".join(f"{line}\n" for line in lines), capture_output=True, text=True, timeout=300
@@ -44,7 +44,7 @@ def assemble(program: Path, lines: Iterable[str]) -> list[bytes | str]:
 
 
 def trees_line(layout: BitsliceLayout) -> str:
-    """All trees as the tree block that `assemble.cpp` reads."""
+    """Format all trees as one tree block in the form that `assemble.cpp` reads."""
     programs = layout.programs
     assert isinstance(programs, NodePrograms)
     numbers = [1 if layout.tree_leaves.max() <= 256 else 2, len(layout.tree_leaves)]
@@ -58,14 +58,14 @@ def trees_line(layout: BitsliceLayout) -> str:
 
 
 def disassemble(code: bytes) -> list[str]:
-    """All instructions of the code, one after another without a rest."""
+    """Disassemble all of the code; no bytes may be left over."""
     read = list(DISASSEMBLER.disasm_lite(code, 0))
     assert sum(size for _, size, _, _ in read) == len(code), f"{code.hex()} is no sequence of instructions: {read}"
     return [f"{mnemonic} {operands}".strip() for _, _, mnemonic, operands in read]
 
 
 def asked_ahead(code: bytes) -> list[tuple[int, int]]:
-    """Where each prefetch of the code ends, and what it asks for, as offsets in the code."""
+    """For each prefetch in the code: the offset where it ends and the offset that it prefetches."""
     asked, prefetch = [], re.compile(r"byte ptr \[rip \+ (\w+)\]")
     for at, size, mnemonic, operands in DISASSEMBLER.disasm_lite(code, 0):
         if mnemonic.startswith("prefetch"):

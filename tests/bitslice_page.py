@@ -1,4 +1,4 @@
-"""What docs/bitslice.md shows of its tree, drawn from the layout that the engine makes of it.
+"""Renders the drawings of docs/bitslice.md from the layout that the engine builds for its example tree.
 
 `python tests/bitslice_page.py` prints all of it.
 """
@@ -31,7 +31,7 @@ NODES = [
     ("a", 8.0, ~5, 6),
     ("b", 7.0, ~6, ~7),
 ]
-#: Documents: the first bits of the words.
+#: Documents; they occupy the first bits of each word.
 DOCUMENTS = np.array(
     [
         [4.0, 1.0, 0.0],
@@ -70,7 +70,7 @@ N_PLANES = (N_LEAVES - 1).bit_length()
 
 
 def table(head: str, rows: Iterable[Iterable[object]]) -> str:
-    """Columns aligned, two spaces apart."""
+    """Format a table with aligned columns, two spaces apart."""
     cells = [head.split("|"), *([str(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
@@ -89,7 +89,7 @@ def document_ranks() -> np.ndarray:
 
 
 def place_labels(node: int, depth: int, labels: list[tuple[int, float, str]]) -> float:
-    """Adds (depth, middle, label) of a node and what is below it; returns the node's middle."""
+    """Append (depth, middle, label) of a node and its descendants; return the node's middle."""
     if node < 0:
         labels.append((depth, 9.0 * ~node + 4, f"leaf {~node}"))
     else:
@@ -135,7 +135,7 @@ def documents() -> str:
 
 
 def predicate_words() -> list[tuple[int, int, np.ndarray]]:
-    """Column, place of the threshold, and word of each predicate, decoded from the segments."""
+    """Each predicate's column, threshold index and word, decoded from the segments."""
     ranks, low, words = document_ranks(), iter(LAYOUT.low), []
     for segment in LAYOUT.segments:
         for _ in range(int(segment["last"]) + 1):
@@ -153,7 +153,7 @@ def predicates() -> str:
 
 
 def s_words() -> tuple[list[int], dict[int, np.ndarray]]:
-    """The nodes j, parents first, and S_j of each, of S_0 (ones) and of S_L (zeros)."""
+    """The nodes j, parents first, and their words S_j, including S_0 (ones) and S_L (zeros)."""
     assert isinstance(LAYOUT.programs, NodePrograms)
     nodes, order = LAYOUT.programs.nodes, []
     words = [word for _, _, word in predicate_words()]
@@ -198,7 +198,7 @@ def gray_planes() -> str:
 
 
 def leaf_numbers() -> np.ndarray:
-    """Each document's number, of the planes' bits: the exit leaf in Gray code."""
+    """Each document's number, read from the bits of the planes: the exit leaf in Gray code."""
     return np.sum([plane.astype(int) << k for k, plane in enumerate(planes())], axis=0)
 
 
@@ -240,7 +240,7 @@ def treelets() -> str:
 
 @cache
 def tree_code() -> dict[tuple[str, int], bytes]:
-    """The tree's machine code, by encoding and the bytes of a word."""
+    """The tree's machine code, by encoding and word size in bytes."""
     lines = [f"{encoding} {word_bytes} trees {trees_line(LAYOUT)}" for encoding, word_bytes in WIDTHS]
     with TemporaryDirectory() as folder:
         return dict(zip(WIDTHS, map(bytes, assemble(build_assembler(Path(folder)), lines)), strict=True))
@@ -260,7 +260,7 @@ def code_avx512() -> str:
     return machine_code("evex", 64)
 
 
-#: All that the page shows, in its order.
+#: Everything that the page shows, in page order.
 DRAWINGS = (
     tree,
     rank_tables,

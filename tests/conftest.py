@@ -1,4 +1,4 @@
-"""What all tests share: the tests' own modules importable, instruction sets, real data."""
+"""Shared by all tests: import paths of the tests' own modules, instruction sets, real data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuqs import cpu_fallback
 from gpuqs.cpu_fallback.scorer import compiles
 
 HERE = Path(__file__).parent
-# What this machine measured before does not choose engines in tests.
+# Costs measured on this machine earlier must not influence the choice of engines in tests.
 os.environ["GPUQS_CALIBRATE"] = "0"
 if str(HERE) not in sys.path:
     sys.path.insert(0, str(HERE))
@@ -29,7 +29,7 @@ def _isas() -> list[str]:
 
 @pytest.fixture(params=_isas())
 def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each instruction set that this processor has, forced in turn; those with machine code without it, too."""
+    """Force each instruction set of this processor in turn; those with machine code also run without it."""
     name, _, interpreted = request.param.partition(" ")
     monkeypatch.setenv("GPUQS_ISA", name)
     monkeypatch.setenv("GPUQS_MACHINE_CODE", "0" if interpreted else "1")
@@ -46,13 +46,13 @@ def lambdarank_data() -> Path:
 
 @pytest.fixture(autouse=True)
 def _beside_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that tests start do not find the sources of gpuqs, which are not built, in the folder they run in."""
+    """Child processes must not find the unbuilt sources of gpuqs in the folder they run in."""
     monkeypatch.chdir(Path(__file__).parent)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _signals_of_the_foreground() -> None:
-    """Signals do what they do in a terminal, also where tests run under nohup or in a shell's background."""
+    """Signals act as in a terminal, even if tests run under nohup or in the background of a shell."""
     for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), handler)
@@ -60,7 +60,7 @@ def _signals_of_the_foreground() -> None:
 
 @pytest.fixture(autouse=True)
 def _signals_kept(_signals_of_the_foreground: None) -> Iterator[None]:
-    """No test leaves a signal to end the process of those that follow."""
+    """Restore signal handlers after each test, so that none ends the process of later tests."""
     handler = signal.getsignal(signal.SIGINT)
     yield
     assert signal.getsignal(signal.SIGINT) is handler

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for tables of numbers and categories, and every kind of table that holds the same."""
+"""Hypothesis strategies for tables of numbers and categories, and their equivalents in every kind of table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Frame = Any
 TEXTS = ["red", "green", "blue", "b", "Blue ", "größe", "7"]
 
 
-#: What categories may be: distinct values that are not their own codes.
+#: Possible categories: distinct values that differ from their codes.
 LEVELS: dict[str, list[Any]] = {
     "text": TEXTS,
     "ASCII": [text for text in TEXTS if text.isascii()],
@@ -62,7 +62,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A table by its columns, so that a failing example prints what makes it again."""
+    """A table described by its columns, so that a failing example prints how to rebuild it."""
 
     columns: tuple[Column, ...]
     seed: int
@@ -94,7 +94,7 @@ def _levels(kind: str) -> st.SearchStrategy[tuple[Any, ...]]:
 
 
 def tables(kinds: tuple[str, ...], missing: bool = True) -> st.SearchStrategy[Drawn]:
-    """Numbers, constants and categories of ``kinds``, some constant, some ordered, with missing ones if they may be."""
+    """Tables of numbers and categories of ``kinds``, some constant, some ordered, with missing values if allowed."""
     spaced = st.booleans()
     numbers = st.builds(Column, st.sampled_from(list(NUMBERS)), spaced)
     categories = st.builds(
@@ -111,7 +111,7 @@ def tables(kinds: tuple[str, ...], missing: bool = True) -> st.SearchStrategy[Dr
 
 
 def changed(table: Table, rng: np.random.Generator) -> Frame:
-    """The frame to score with levels in another order, some gone, some that training has not seen."""
+    """The frame to score with levels in another order, some removed, some unseen in training."""
     frame = table.score.copy()
     for name in table.categories:
         levels = list(frame[name].cat.categories)
@@ -144,7 +144,7 @@ def arrow_backed(frame: Frame, rng: np.random.Generator) -> Frame:
 
 
 def texts(frame: Frame, rng: np.random.Generator) -> Frame:
-    """Category columns of texts as texts."""
+    """Category columns of strings as plain string columns."""
     of_texts = [name for name, kind in frame.dtypes.items() if str(kind) == "category" and holds_texts(frame[name])]
     return frame.astype({name: object if rng.random() < 0.5 else "str" for name in of_texts})
 
@@ -176,7 +176,7 @@ def shuffled(frame: Frame, rng: np.random.Generator) -> Frame:
 
 
 def unaligned(frame: Frame, rng: np.random.Generator) -> Frame:
-    """Its float64 columns over memory that is not aligned, as worker processes get it."""
+    """The frame with float64 columns in unaligned memory, as worker processes get it."""
     out = frame.copy()
     for name in frame.columns[frame.dtypes == np.float64]:
         view = np.zeros(8 * len(frame) + 1, np.uint8)[1:].view(np.float64)

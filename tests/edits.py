@@ -1,4 +1,4 @@
-"""Edits of model files that are JSON documents, by the path of what they change."""
+"""Edits of JSON model files, each given by the path of the changed element."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Edit = Callable[[dict[str, Any]], Any]
 
 
 def at(*path: str | int, value: Any) -> Edit:
-    """The edit that puts `value` at `path`."""
+    """An edit that puts `value` at `path`."""
 
     def edit(model: Any) -> None:
         for key in path[:-1]:
@@ -20,7 +20,7 @@ def at(*path: str | int, value: Any) -> Edit:
 
 
 def without(*path: str | int) -> Edit:
-    """The edit that takes away what stands at `path`."""
+    """An edit that removes the element at `path`."""
 
     def edit(model: Any) -> None:
         for key in path[:-1]:

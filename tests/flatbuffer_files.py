@@ -1,4 +1,4 @@
-"""FlatBuffers made by hand: tables whose parts may stand for any number of others, as no builder writes them."""
+"""Hand-made FlatBuffers whose parts may be referenced any number of times, as no builder writes them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 
 
 class Shared:
-    """A part that is written once, behind all that name it: a text, an array, a list of parts, a table."""
+    """A part (string, array, list of parts, table) that is written once, after everything that references it."""
 
     def __init__(self, part: Any) -> None:
         self.part = part
 
 
 class Number:
-    """A number of a type of `struct`'s."""
+    """A number, with its `struct` type code."""
 
     def __init__(self, kind: str, value: float) -> None:
         self.data = struct.pack("<" + kind, value)
 
 
 class Buffer:
-    """A buffer with a root table; tables are fields by number."""
+    """A buffer with a root table; a table is a dict of fields by number."""
 
     def __init__(self, root: dict[int, Any]) -> None:
         self._bytes = bytearray(4)
@@ -40,7 +40,7 @@ class Buffer:
         return bytes(self._bytes)
 
     def _part(self, part: Any) -> int:
-        """Write a part; where it lies. Distances lead ahead, so that what a part names is written behind it."""
+        """Write a part and return its offset. Offsets point forward, so referenced parts are written after it."""
         if isinstance(part, dict):
             return self._table(part)
         if isinstance(part, list):

@@ -1,4 +1,4 @@
-"""Forests for tests: random ones of every shape, and documents that probe their tests."""
+"""Forests for tests: random ones of every shape, and documents that probe their nodes' tests."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def random_forest(
 ) -> Forest:
     """A forest whose trees split random leaves ("random"), the newest ("chain") or every one ("complete").
 
-    "zigzag": two subtrees of each that has any lie between leaves, so that programs need many registers at once.
-    "oblivious": complete trees that test the same at every node of a level.
-    A share ``categorical`` of the nodes test category sets, some of them alike, of up to 100 codes; a share ``linear``
+    "zigzag": in each subtree that is large enough, two subtrees lie between leaves, so that programs need many
+    registers at once. "oblivious": complete trees with the same test at every node of a level.
+    A share ``categorical`` of the nodes test category sets of up to 100 codes, some of them equal; a share ``linear``
     of the leaves have linear models.
     """
     node_offsets, leaf_offsets = [0], [0]
@@ -97,7 +97,7 @@ def random_forest(
 
 
 def joined(parts: Sequence[Forest]) -> Forest:
-    """The trees of several forests without categories, one after the other."""
+    """One forest with the trees of several forests without categories, in order."""
     sizes = np.concatenate([np.diff(part.leaf_offsets) for part in parts])
     names = ("feature", "threshold", "left", "right", "routing", "leaf_value")
     return Forest(
@@ -109,7 +109,7 @@ def joined(parts: Sequence[Forest]) -> Forest:
 
 
 def repeated(forest: Forest, times: int) -> Forest:
-    """A large forest: the trees of one without categories, so many times over."""
+    """A large forest: the trees of a forest without categories, repeated ``times`` times."""
     return joined([forest] * times)
 
 
@@ -138,7 +138,7 @@ def _of_nodes(sets: dict[str, np.ndarray], nodes: np.ndarray) -> dict[str, np.nd
 
 
 def linear_models(rng: np.random.Generator, n_leaves: int, n_features: int, share: float) -> dict[str, np.ndarray]:
-    """The fields of linear models of a share of the leaves, of a constant and up to four terms."""
+    """The fields for linear models in a share of the leaves, each a constant and up to four terms."""
     sizes = np.where(rng.random(n_leaves) < share, rng.integers(1, 6, n_leaves), 0)
     offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
     feature = rng.integers(0, n_features, offsets[-1]).astype(np.int32)
@@ -147,7 +147,7 @@ def linear_models(rng: np.random.Generator, n_leaves: int, n_features: int, shar
 
 
 def _grow(rng: np.random.Generator, n_leaves: int, shape: str) -> tuple[list[int], list[int]]:
-    """Children of a tree with so many leaves, numbered as by LightGBM (the split leaf stays left), but for zigzags."""
+    """Children of a tree's nodes; leaves are numbered as by LightGBM (the split leaf stays left), except in zigzags."""
     left: list[int] = []
     right: list[int] = []
     if shape == "zigzag":
@@ -169,7 +169,7 @@ def _grow(rng: np.random.Generator, n_leaves: int, shape: str) -> tuple[list[int
 
 
 def _zigzag(n_leaves: int, leaves: Iterator[int], left: list[int], right: list[int]) -> int:
-    """Appends the nodes of a subtree; returns its root, or its leaf."""
+    """Append the nodes of a subtree; return its root, or its only leaf."""
 
     def node(*sizes: Any) -> int:
         at = len(left)
@@ -186,7 +186,7 @@ def _zigzag(n_leaves: int, leaves: Iterator[int], left: list[int], right: list[i
 
 
 def probing_documents(rng: np.random.Generator, forest: Forest, n: int, dtype: type = np.float64) -> np.ndarray:
-    """Documents of random values, special values, thresholds, and their neighbours one ulp either side."""
+    """Documents of random values, special values, thresholds, and values one ulp to either side of them."""
     X = rng.normal(size=(n, forest.n_features)) * 1.5
     kind = rng.integers(0, 5, X.shape)
     X[kind == 1] = rng.choice(SPECIAL, int((kind == 1).sum()))
@@ -225,7 +225,7 @@ def forest_of_stumps(threshold: np.ndarray, rng: np.random.Generator, **fields: 
 
 
 def forest_of_columns(rng: np.random.Generator, lengths: list[int], infinite: bool = False, **fields: object) -> Forest:
-    """Stumps: so many for each feature, whose thresholds are all different; ``infinite``: the outer ones are."""
+    """``lengths[f]`` stumps for each feature f, all thresholds distinct; ``infinite``: the outermost are infinite."""
     thresholds = []
     for n in lengths:
         of_feature = np.arange(n) * 0.75 - rng.integers(0, n + 1)
@@ -238,7 +238,7 @@ def forest_of_columns(rng: np.random.Generator, lengths: list[int], infinite: bo
 
 
 def leaning_forest(n_left: int, n_features: int) -> Forest:
-    """One tree: to the root's left is a complete one of so many leaves, a power of two, to its right a leaf."""
+    """One tree: left of the root a complete subtree of ``n_left`` leaves (a power of two), right of it a leaf."""
     inner = n_left - 1
     child = 2 * np.arange(inner)[:, None] + np.array([1, 2])
     child = np.where(child < inner, child + 1, inner - 1 - child)
@@ -270,7 +270,7 @@ def threshold_documents(rng: np.random.Generator, forest: Forest, dtype: type = 
 
 
 def exit_leaf_by_walk(forest: Forest, tree: int, x: np.ndarray) -> int:
-    """Leaf (as the forest stores it) in which one document ends, by the definition of a tree."""
+    """The exit leaf of one document, as the forest numbers leaves, by the definition of a tree."""
     nodes, leaves = forest.node_offsets[tree], forest.leaf_offsets[tree]
     if forest.node_offsets[tree + 1] == nodes:
         return int(leaves)
@@ -303,13 +303,13 @@ def _with(**fields: Any) -> Callable[[np.random.Generator], Forest]:
 
 
 def _of_shared_vectors(rng: np.random.Generator) -> Forest:
-    """Trees whose leaves' vectors are few, of which trees too large for tables share one copy."""
+    """Trees with few distinct leaf vectors; trees too large for tables share one copy of each."""
     forest = random_forest(rng, n_trees=12, max_leaves=300, n_outputs=20, vector_leaves=True, shape="complete")
     return replace(forest, leaf_value=forest.leaf_value[:9][rng.integers(0, 9, len(forest.leaf_value))])
 
 
 def _of_all_sizes(rng: np.random.Generator) -> Forest:
-    """Single leaves among trees, at the ends of tree blocks, too."""
+    """Single-leaf trees among other trees, also at the ends of tree blocks."""
     small = random_forest(rng, n_trees=40, max_leaves=3)
     leaves_alone = random_forest(rng, n_trees=33, max_leaves=1)
     return joined([small, random_forest(rng, n_trees=70, max_leaves=64), leaves_alone, small])

@@ -1,4 +1,4 @@
-"""Scenes with forks, each run in a process of its own: python fork_scenes.py NAME CHILDREN
+"""Scenes with forks, each run in a separate process: python fork_scenes.py NAME CHILDREN
 
 Every child scores with two threads and compares the bits with the parent's; one that takes too long is killed.
 """
@@ -35,7 +35,7 @@ def score(model: Model, engine: str = "auto", n: int = len(X)) -> None:
 
 
 def score_all(model: Model) -> None:
-    """Few documents, whose trees are shared out, and many, on engines that need no long preparation."""
+    """Score few documents (threads share the trees) and many, on engines that need little preparation."""
     for engine in ("bitslice", "rankwalk", "walk"):
         for n in (5, len(X)):
             score(model, engine, n)
@@ -45,7 +45,7 @@ def fork(work: Callable[[], None]) -> int:
     child = os.fork()
     if child:
         return child
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which also ends who waits in compiled code
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # also ends a process that waits in compiled code
     signal.alarm(LIMIT)
     try:
         work()
@@ -64,7 +64,7 @@ def join(child: int) -> None:
 
 
 def after_scoring(n: int) -> None:
-    """The parent has threads, asleep; a child starts its own."""
+    """The parent has sleeping threads; a child starts its own."""
     model = Model(FOREST)
     score_all(model)
 
@@ -77,7 +77,7 @@ def after_scoring(n: int) -> None:
 
 
 def first_use(n: int) -> None:
-    """Another thread of the parent prepares, compiles or first runs the model when the child is made."""
+    """The child is forked while another thread of the parent prepares, compiles or first runs the model."""
     began = time.perf_counter()
     score(Model(FOREST))
     took = time.perf_counter() - began
@@ -107,7 +107,7 @@ def generations(n: int) -> None:
 
 
 def amid_threads(n: int) -> None:
-    """Parent and children score from several Python threads when they are made and after."""
+    """Parent and children score from several Python threads during the forks and after."""
     model, over = Model(FOREST), threading.Event()
 
     def keep_scoring() -> None:
@@ -160,7 +160,7 @@ def score_parents(_: int) -> None:
 
 
 def while_preparing(n: int) -> None:
-    """Another thread is known to be in the middle of making the same model's program."""
+    """Fork while another thread is in the middle of building the program of the same model."""
     engine = type(ENGINES["bitslice"])
     prepare, model = engine.prepare, Model(FOREST)
     entered, go = threading.Event(), threading.Event()
@@ -186,7 +186,7 @@ def while_preparing(n: int) -> None:
 
 
 def within_preparing(n: int) -> None:
-    """The thread that prepares a model scores with it meanwhile, as a signal's handler does, and forks."""
+    """While a thread prepares a model it scores with it and forks, as a signal handler may."""
     engine = type(ENGINES["bitslice"])
     prepare, model = engine.prepare, Model(FOREST)
     children: list[int] = []
@@ -211,7 +211,7 @@ def within_preparing(n: int) -> None:
 
 
 def while_making_an_attribute(n: int) -> None:
-    """Another thread is known to be in the middle of making the same attribute."""
+    """Fork while another thread is in the middle of computing the same attribute."""
     entered, go = threading.Event(), threading.Event()
 
     class Made:
@@ -241,7 +241,7 @@ def while_making_an_attribute(n: int) -> None:
 
 
 def one_copy(n: int) -> None:
-    """Children use their parent's layouts and machine code; what they write is little."""
+    """Children share their parent's layouts and machine code; they write to little memory of their own."""
 
     def own() -> int:
         with open("/proc/self/smaps_rollup") as rollup:

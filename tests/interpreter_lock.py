@@ -1,4 +1,4 @@
-"""Whether a call gives the interpreter's lock away."""
+"""Whether a call releases the interpreter lock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ needs_the_lock = pytest.mark.skipif(not HAS_LOCK, reason="this Python has no loc
 
 
 def lets_others_run(call: Callable[[], object], attempts: int = 20) -> bool:
-    """Whether another thread runs during some call: while none has to give way, only if that lets go of the lock."""
+    """Whether another thread runs during some call; with forced switching off, only a released lock lets it run."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(10)
     try:

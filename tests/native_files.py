@@ -1,4 +1,4 @@
-"""Files in gpuqs's own format, taken apart and put together with a right checksum."""
+"""Split files in gpuqs's own format, and assemble them with a correct checksum."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 
 def taken_apart(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """The header, and the arrays with what pads them."""
+    """The header, and the arrays with their padding."""
     n_header = struct.unpack_from("<I", data, 12)[0]
     start = -(-(32 + n_header) // 64) * 64
     return json.loads(data[32 : 32 + n_header]), data[start:]
 
 
 def put_together(header: bytes | dict[str, Any], arrays: bytes, version: int = 1) -> bytes:
-    """A file with a right checksum, whatever its header says."""
+    """A file with a correct checksum, whatever its header says."""
     if isinstance(header, dict):
         header = json.dumps(header).encode()
     body = header + bytes(-(32 + len(header)) % 64) + arrays

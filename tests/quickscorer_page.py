@@ -1,4 +1,4 @@
-"""What docs/quickscorer.md and docs/gpu.md show of a tree, drawn from the layout that the engines make of it.
+"""Renders the drawings of docs/quickscorer.md and docs/gpu.md from the layout that the engines build for a tree.
 
 `python tests/quickscorer_page.py` prints all of it.
 """
@@ -16,17 +16,17 @@ from gpuqs.layout.quickscorer import build_quickscorer
 
 LAYOUT = build_quickscorer(FOREST, tree_block=1, mask_bits=8)
 GPU_LAYOUT = build_word_tuples(FOREST, np.array([0, 1], np.int32))
-#: The document that is drawn all the way.
+#: The document whose scoring is drawn in full.
 DRAWN = 4
 
 
 def leaf_bits(mask: int) -> str:
-    """A bit for each leaf, leaf 0 on the left."""
+    """One bit per leaf, leaf 0 on the left."""
     return f"{mask:0{N_LEAVES}b}"
 
 
 def tests_by_column() -> Iterator[tuple[int, list[tuple[float, int]]]]:
-    """Each column with its tests, as engines read them: threshold, mask."""
+    """Each column with its tests in the order in which engines read them: (threshold, mask)."""
     lists = LAYOUT.straight
     for column, (begin, end) in enumerate(pairwise(lists.tests.offsets[0])):
         yield column, [(float(lists.threshold64[i]), int(lists.tests.mask[i])) for i in range(begin, end)]
@@ -42,7 +42,7 @@ def layout() -> str:
 
 
 def false_masks(document: np.ndarray) -> Iterator[tuple[int, float, int]]:
-    """Column, threshold and mask of each test that is false: ascending thresholds up to the first that is not below."""
+    """Column, threshold and mask of each false test: thresholds ascend; stop at the first not below the value."""
     for column, tests in tests_by_column():
         for threshold, mask in tests:
             if not document[column] > threshold:
@@ -70,7 +70,7 @@ def every_document() -> str:
 
 
 def together() -> str:
-    """How far `vqs` goes down each column's list with four lanes, and where tests are false on the way."""
+    """How far `vqs` reads each column's list with four lanes, and in which lanes the tests are false."""
     rows = []
     for column, tests in tests_by_column():
         words = []
@@ -84,7 +84,7 @@ def together() -> str:
 
 
 def tuples() -> str:
-    """The tuples of `qs_gpu`; of each mask the bits that stand for leaves."""
+    """The tuples of `qs_gpu`, with the mask bits that stand for leaves."""
     tests, rows = GPU_LAYOUT.tests, []
     for column, name in enumerate(COLUMNS):
         for i in range(*tests.offsets[0, column : column + 2]):
@@ -95,7 +95,7 @@ def tuples() -> str:
 
 
 def pivots() -> str:
-    """How many tuples of each column are of tests that are false: what `find_false_nodes` finds."""
+    """The number of false tests' tuples per column, which `find_false_nodes` computes."""
     offsets = GPU_LAYOUT.tests.offsets[0]
     thresholds = [GPU_LAYOUT.threshold64[a:b] for a, b in pairwise(offsets)]
     rows = []
@@ -104,7 +104,7 @@ def pivots() -> str:
     return table("document|pivot of a|of b|of c", rows)
 
 
-#: All that the pages show, in their order.
+#: Everything that the pages show, in page order.
 DRAWINGS = (tree, layout, one_document, every_document, together)
 OF_GPUS = (tuples, pivots)
 

@@ -1,4 +1,4 @@
-"""What docs/rankwalk.md shows of a tree, drawn from the layout that the engine makes of it.
+"""Renders the drawings of docs/rankwalk.md from the layout that the engine builds for a tree.
 
 `python tests/rankwalk_page.py` prints all of it.
 """
@@ -20,21 +20,21 @@ from gpuqs.layout.rankwalk import (
 
 LAYOUT = build_rankwalk(FOREST, RANKS)
 WITH_JUMPS = build_rankwalk(FOREST, RANKS, with_jumps=True)
-#: The document that is drawn all the way.
+#: The document whose scoring is drawn in full.
 DRAWN = 4
 #: The leaf of each label.
 LEAF_OF = np.argsort(LAYOUT.position)
 
 
 def test_of(entry: int, position: int) -> str:
-    """A test by the number of its entry, and its threshold's position there."""
+    """Format a test, given its entry and the position of its threshold there."""
     column, first, _ = LAYOUT.entries[entry]
     threshold = RANKS.threshold[RANKS.offsets[column] + first + position]
     return f"{COLUMNS[column]} <= {threshold:g}"
 
 
 def code_of(document: int) -> list[int]:
-    """A document's bytes: entry 0 is the leaves'."""
+    """A document's bytes; entry 0 belongs to the leaves."""
     ranks = document_ranks()[document]
     return [0, *(int(np.clip(ranks[column] - first, 0, 255)) for column, first, _ in LAYOUT.entries[1:])]
 
@@ -75,7 +75,7 @@ def labels() -> str:
 
 
 def asked() -> list[np.ndarray]:
-    """The labels of all documents, at first and after each test."""
+    """The labels of all documents, initially and after each test."""
     code = np.array([code_of(number) for number in range(len(DOCUMENTS))])
     at = [np.zeros(len(DOCUMENTS), int)]
     for label, (entry, position, first) in enumerate(LAYOUT.tests.tolist(), start=1):
@@ -93,7 +93,7 @@ def all_tests() -> str:
 
 
 def word() -> str:
-    """Where each test's document goes on."""
+    """Where a document continues after each test."""
     jumps, rows = WITH_JUMPS.jumps, []
     assert jumps is not None and jumps.trees.tolist() == [0, 1] and jumps.root[0] == 0
     of = jumps.words[0]
@@ -106,7 +106,7 @@ def word() -> str:
 
 
 def jumped() -> tuple[list[tuple[str, str]], int]:
-    """What all places know of one document, after each doubling, and the leaf that the root knows at last."""
+    """The state of all places for one document after each doubling, and the leaf that the root ends with."""
     jumps, code = WITH_JUMPS.jumps, code_of(DRAWN)
     assert jumps is not None
     places = np.arange(N_LEAVES - 1)
@@ -123,7 +123,7 @@ def jumped() -> tuple[list[tuple[str, str]], int]:
 
 
 def in_a_row(of_places: np.ndarray) -> str:
-    """Place 0 on the left."""
+    """One value per place, place 0 on the left."""
     return "  ".join(map(str, of_places))
 
 
@@ -132,7 +132,7 @@ def one_document() -> str:
     return table(f"document {DRAWN}|{in_a_row(np.arange(N_LEAVES - 1))}", rows)
 
 
-#: All that the page shows, in its order.
+#: Everything that the page shows, in page order.
 DRAWINGS = (tree, codes, items, walk, labels, all_tests, word, one_document)
 
 

@@ -1,4 +1,4 @@
-"""Real inputs that are no part of the repository: models and documents of other libraries."""
+"""Real inputs that are not part of the repository: models and documents of other libraries."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-#: Where they are; tests that need them are skipped where they are not.
+#: Their folder; tests that need them are skipped if they are missing.
 FOLDER = Path(os.environ.get("GPUQS_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
 def real_data(*names: str) -> Path:
-    """A file or folder of them, or the test that asks is skipped."""
+    """Return a file or folder of real data, or skip the calling test."""
     path = FOLDER.joinpath(*names)
     if not path.exists():
         pytest.skip(f"no real data at {path} (GPUQS_TEST_DATA)")

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from gpuqs.forest import Forest
 
-#: Batches around the sizes at which engines change words, blocks and groups of documents.
+#: Batch sizes around the sizes of engines' words, blocks and groups of documents.
 BATCHES = (0, 1, 2, 63, 64, 65, 127, 128, 129, 511, 512, 513, 1500)
 
 
-#: Leaves around the sizes of bitvectors and leaf numbers.
+#: Numbers of leaves around the limits of bitvectors and leaf indices.
 LEAVES = (1, 2, 3, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 100, 255, 256, 257, 1000)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A forest by its parameters, so that a failing example prints what makes it again."""
+    """A forest described by its parameters, so that a failing example prints how to rebuild it."""
 
     seed: int
     fields: dict[str, Any]

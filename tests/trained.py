@@ -1,4 +1,4 @@
-"""Models trained by LightGBM and XGBoost in the test run, each once per process."""
+"""Models trained by LightGBM and XGBoost during the test run, each once per process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 
 def rows(rng: np.random.Generator, n: int = N_ROWS) -> Rows:
-    """Eight features as rankers meet them (counts, heavy tails, ratios, a constant), and a target."""
+    """Eight features typical of ranking (counts, heavy tails, ratios, a constant), and a target."""
     X = np.column_stack(
         [
             rng.normal(size=n),
@@ -57,19 +57,19 @@ def with_nan_and_zeros(rng: np.random.Generator) -> Rows:
 
 
 def of_odd_scales(rng: np.random.Generator) -> Rows:
-    """Features about 1e-35 (LightGBM's zero), denormal in float32, and beyond float32's range."""
+    """Features around 1e-35 (LightGBM's zero), denormal in float32, and beyond float32's range."""
     X, target = rows(rng)
     return X * np.array([2e-35, 1, 1e-42, 1e-38, 1e36, 1, 1, 1e297]), target
 
 
 def of_odd_scales_within_float32(rng: np.random.Generator) -> Rows:
-    """XGBoost refuses what is infinite as float32."""
+    """As `of_odd_scales`, within float32's range: XGBoost refuses values that are infinite as float32."""
     X, target = of_odd_scales(rng)
     return X * np.array([1, 1, 1, 1, 1, 1, 1, 1e-290]), target
 
 
 def with_categories(rng: np.random.Generator) -> Rows:
-    """Features 1 and 5 hold codes: 40 of them and 7, some missing."""
+    """Features 1 and 5 hold codes, 40 and 7 different ones, some missing."""
     X, _ = rows(rng)
     X[:, 1], X[:, 5] = rng.integers(0, 40, len(X)), rng.integers(0, 7, len(X))
     target = X[:, 0] + rng.normal(size=40)[X[:, 1].astype(int)] + 2 * (X[:, 5] % 3 == 1)
@@ -78,7 +78,7 @@ def with_categories(rng: np.random.Generator) -> Rows:
 
 
 def category_frame(kind: str) -> tuple[Any, np.ndarray]:
-    """A pandas frame whose columns c1 and c5 are categorical, of texts or of numbers, and a target."""
+    """A pandas frame whose columns c1 and c5 are categories of strings or numbers, and a target."""
     import pandas as pd
 
     X, target = with_categories(np.random.default_rng(4))
@@ -97,7 +97,7 @@ def two_features(rng: np.random.Generator) -> Rows:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: what the library is given beyond the defaults here, and on which rows."""
+    """How to train: parameters that differ from the defaults here, and rows."""
 
     params: dict[str, Any]
     rows: Callable[[np.random.Generator], Rows] = rows
@@ -105,7 +105,7 @@ class Recipe:
     n_trees: int = 20
     #: Features whose values are category codes.
     categorical: tuple[int, ...] = ()
-    #: What the model must show for its test to mean something: a minimum of each.
+    #: Minimum counts that the model must reach for its test to be meaningful.
     at_least: dict[str, int] = field(default_factory=dict)
 
 
@@ -278,7 +278,7 @@ def _checked(booster: Any, recipe: Recipe, X: np.ndarray) -> Trained:
 
 
 def documents(trained: Trained, dtype: type, *, infinite: bool) -> np.ndarray:
-    """Rows on every threshold and beside it, special values, random values, and some of the training rows."""
+    """Rows on and next to every threshold, special values, random values, and some of the training rows."""
     rng = np.random.default_rng(23)
     forest = trained.model.forest
     with np.errstate(over="ignore"):
@@ -289,6 +289,6 @@ def documents(trained: Trained, dtype: type, *, infinite: bool) -> np.ndarray:
                 trained.rows[:200].astype(dtype),
             ]
         )
-        if not infinite:  # also of float64 that are infinite as float32
+        if not infinite:  # also drop float64 values that are infinite as float32
             X[np.isinf(X.astype(np.float32))] = 1.0
     return X

@@ -1,4 +1,4 @@
-"""What docs/walk.md shows of a tree, drawn from the layouts that the engine makes of it.
+"""Renders the drawings of docs/walk.md from the layouts that the engine builds for a tree.
 
 `python tests/walk_page.py` prints all of it.
 """
@@ -11,7 +11,7 @@ from gpuqs.layout.walk import MAX_SHORT_LEAVES, WalkLayout, build_walk
 
 ITEMS = build_walk(FOREST, 1, nodes_alone=False)
 NODES = build_walk(FOREST, 1, nodes_alone=True)
-#: The document that is drawn all the way.
+#: The document whose walk is drawn in full.
 DRAWN = 6
 
 
@@ -38,7 +38,7 @@ def nodes() -> str:
 
 
 def walked() -> tuple[list[tuple[object, ...]], int]:
-    """The steps of one document over nodes alone, and the leaf where it ends."""
+    """The steps of one document in the nodes-only layout, and its exit leaf."""
     at, passed, rows = 0, 0, list[tuple[object, ...]]()
     while True:
         link = int(NODES.item32["link"][at])

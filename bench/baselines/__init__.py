@@ -1,5 +1,5 @@
-"""The systems that the papers compare QuickScorer and cache blocking with, built for the bench alone.
+"""The systems that the papers compare with QuickScorer and cache blocking, built only for the bench.
 
-`registry` lists them, `program` makes one ready for a forest, `check` compares them with gpuqs's reference. Every
-system adds a document's trees up in their order, so that scores have the same bits in all.
+`registry` lists them, `program` prepares one for a forest, `check` compares them with gpuqs's reference. Every
+system sums a document's trees in order, so that all give the same bits.
 """

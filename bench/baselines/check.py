@@ -14,16 +14,16 @@ from baselines.program import Program
 from baselines.registry import System
 from gpuqs.forest import Forest
 
-#: Blocks that are no divisor of a batch or of a forest, one that is larger than both, and none.
+#: Block sizes: not a divisor of the batch or forest, larger than both, and one.
 BLOCKS = {"d": (7, 1, 1000), "s": (3, 1000, 1)}
 SETTINGS = {"v": (1, 2, 4, 8, 16, 32), "tau": (5, 1, 1000)}
-#: Types of documents and sums: as LightGBM's for float32 and float64, as XGBoost's.
+#: Types of documents and sums: as in LightGBM for float32 and float64 rows, and as in XGBoost.
 TYPES = ((np.float32, "float64"), (np.float64, "float64"), (np.float32, "float32"))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A forest, documents, and what gpuqs's reference says of them."""
+    """A forest, documents, and their scores by gpuqs's reference."""
 
     name: str
     forest: Forest
@@ -33,7 +33,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check looked at, and how many scores differed in a bit; the first that did."""
+    """What a check covered, how many scores differed in any bit, and the first that did."""
 
     forests: int
     rows: int
@@ -46,9 +46,9 @@ def case(name: str, forest: Forest, X: np.ndarray) -> Case:
 
 
 def cases(oblivious: bool, few: bool) -> Iterator[Case]:
-    """Forests whose documents lie on thresholds, one ulp either side, or are missing, infinite, zeros and denormals.
+    """Forests with documents on thresholds, one ulp to either side, missing, infinite, zero and denormal.
 
-    ``few`` for systems for which a compiler runs for each forest.
+    ``few`` is for systems that run a compiler for each forest.
     """
     rng = np.random.default_rng(4)
     shapes = ["oblivious"] if oblivious else ["random", "chain", "complete"]
@@ -94,7 +94,7 @@ def check(system: System, cases: Iterable[Case]) -> Verdict:
 
 
 def check_engine(engine: str, cases: Iterable[Case]) -> Verdict:
-    """Compare an engine of gpuqs with the reference, where it holds a case's forest."""
+    """Compare an engine of gpuqs with the reference on the forests that it can run."""
     forests = rows = differ = 0
     example = ""
     for each in cases:
@@ -108,7 +108,7 @@ def check_engine(engine: str, cases: Iterable[Case]) -> Verdict:
 
 
 def differing(scores: np.ndarray, expected: np.ndarray) -> int:
-    """How many scores are not of the same bits."""
+    """How many scores differ in any bit."""
     if scores.dtype != expected.dtype or scores.shape != expected.shape:
         return max(len(expected), 1)
     bits = f"i{expected.itemsize}"

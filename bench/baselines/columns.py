@@ -1,7 +1,7 @@
-"""Forests and documents as the papers' systems take them: every test is ``x <= threshold``, false for a missing value.
+"""Forests and documents as the papers' systems need them: every test is ``x <= threshold``, false for missing values.
 
-    a node that sends missing values right reads its feature's own column
-    any other reads a column of its own kind: the feature's, with -inf (left) or NaN (right) where it is missing
+    a node that sends missing values right reads its feature's original column
+    any other reads an added column: the feature's, with -inf (left) or NaN (right) for missing values
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuqs.forest import CATEGORICAL, NAN_LEFT, ZERO_MISSING, ZERO_THRESHOLD, Fo
 
 @dataclass(frozen=True)
 class Columns:
-    """The features' own columns, then one for each (feature, routing) in ``added``; ``of_node`` is each node's."""
+    """The original columns, then one for each (feature, routing) in ``added``; ``of_node`` is each node's column."""
 
     n_features: int
     of_node: np.ndarray
@@ -25,7 +25,7 @@ class Columns:
         return self.n_features + len(self.added)
 
     def fill(self, X: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        """Rows of these columns; ``X`` itself where it is such rows already."""
+        """Rows with these columns; ``X`` itself if it already has this form."""
         with np.errstate(over="ignore"):
             X = np.ascontiguousarray(X, dtype)
         if not self.added:
@@ -42,7 +42,7 @@ class Columns:
 
 
 def find_columns(forest: Forest, missing: bool) -> Columns:
-    """The columns of a forest of numeric tests; without ``missing``, for documents that have no NaN."""
+    """The columns for a forest of numeric tests; ``missing`` False: documents have no NaN."""
     assert not (forest.routing & CATEGORICAL).any()
     routing = forest.routing.astype(np.int64)
     if not missing:
@@ -54,7 +54,7 @@ def find_columns(forest: Forest, missing: bool) -> Columns:
 
 
 def thresholds(forest: Forest, dtype: np.dtype) -> np.ndarray:
-    """Thresholds of the type of documents, rounded down: any such x is at most one iff it is at most the other."""
+    """Thresholds rounded down to the type of documents: a document value passes one iff it passes the original."""
     with np.errstate(over="ignore"):
         rounded = forest.threshold.astype(dtype)
     above = rounded > forest.threshold
@@ -63,7 +63,7 @@ def thresholds(forest: Forest, dtype: np.dtype) -> np.ndarray:
 
 
 def is_oblivious(forest: Forest, of_node: np.ndarray) -> bool:
-    """Whether every tree is complete and makes one test a level."""
+    """Whether every tree is complete with one test per level."""
     tree, depth = forest.node_tree, forest.depth
     n_leaves = np.diff(forest.leaf_offsets)
     deepest = np.frexp(n_leaves)[1] - 1

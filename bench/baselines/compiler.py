@@ -1,4 +1,4 @@
-"""The system's C++ compiler: what the bench compiles, once, and keeps under bench/.cache."""
+"""Compiles C++ for the bench with the system's compiler, once, and keeps the results under bench/.cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 CACHE = Path(__file__).parents[1] / ".cache" / "baselines"
-#: The papers' own optimization.
+#: The optimization level that the papers use.
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
 
 
@@ -23,7 +23,7 @@ class NoCompiler(RuntimeError):
 
 @cache
 def compiler() -> tuple[str, str]:
-    """The compiler (``CXX`` says which) and what it calls itself."""
+    """The compiler (from ``CXX`` if set) and its version string."""
     found = [os.environ.get("CXX"), *map(shutil.which, ("c++", "g++", "clang++"))]
     path = next(filter(None, found), None)
     if path is None:
@@ -33,16 +33,16 @@ def compiler() -> tuple[str, str]:
 
 
 def compiled(source: Path, depends_on: Sequence[Path] = (), flags: tuple[str, ...] = ()) -> ctypes.CDLL:
-    """The library that a source file makes; compiled where neither it nor another process has done so before."""
+    """The shared library of a source file; compiled unless this or another process has done so before."""
     path, version = compiler()
     texts = [file.read_text() for file in (source, *depends_on)]
     key = hashlib.sha256("\0".join([version, *FLAGS, *flags, *texts]).encode()).hexdigest()[:16]
     library = CACHE / f"{source.stem}-{key}.so"
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(library.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one process compiles, others that want the same wait for it
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process compiles, others that need the same library wait
         if not library.exists():
-            made = library.with_suffix(".part")  # moved when complete
+            made = library.with_suffix(".part")  # renamed when complete
             command = [*path.split(), *FLAGS, *flags, str(source), "-o", str(made)]
             run = subprocess.run(command, capture_output=True, text=True)
             if run.returncode:

@@ -1,4 +1,4 @@
-"""Nodes that the systems visit, a document and tree (paper 002, Table V): what explains who is faster."""
+"""Nodes that the systems visit per document and tree (paper 002, Table V), which explain who is faster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gpuqs.forest import Forest
 from gpuqs.layout import columns as layout_columns
 from gpuqs.layout.reversing import false_trees
 
-#: Which of the visited nodes a system takes one after the other; and what one took in paper 002 (nanoseconds on a
-#: processor of 3.5 GHz, Istella, 1,000 trees x 64 leaves: Table III's time over Table V's count).
+#: Which kind of visited nodes a system processes one by one, and the time per node in paper 002 (nanoseconds at
+#: 3.5 GHz, Istella, 1,000 trees x 64 leaves: Table III's time divided by Table V's count).
 VISITS = {
     "qs": ("false nodes", 11.2 / 12.52),
     "VPRED": ("predicated", 54.3 / 45.60),
@@ -22,8 +22,8 @@ VISITS = {
 def visited_nodes(forest: Forest, X: np.ndarray) -> dict[str, float]:
     """Means over documents and trees.
 
-    "walks" visit the nodes from root to leaf (STRUCT+, IF-THEN-ELSE, ...); "predicated" walks make as many steps as the
-    tree is deep (PRED, VPRED); "false nodes" are QuickScorer's; "nodes" are all.
+    "walks" visit the nodes from root to leaf (STRUCT+, IF-THEN-ELSE, ...); "predicated" walks always take as many
+    steps as the tree is deep (PRED, VPRED); QuickScorer visits the "false nodes"; "nodes" counts all nodes.
     """
     columns = find_columns(forest, missing=True)
     rows = columns.fill(X, X.dtype)
@@ -48,10 +48,10 @@ def visited_nodes(forest: Forest, X: np.ndarray) -> dict[str, float]:
 
 
 def visited_by_reversing(forest: Forest, sample: np.ndarray, X: np.ndarray) -> dict[str, float]:
-    """False nodes a document and tree (paper 002, section 6), where trees with many of them are reversed.
+    """False nodes per document and tree (paper 002, section 6) if trees with many of them are reversed.
 
-    "none reversed"; "as a sample says": trees with more false nodes than true ones on the sample; "as gpuqs says":
-    those that `bwqs` reverses, which knows no sample. A reversed tree's false nodes are those that were true.
+    "none reversed"; "as a sample says": reverse trees with more false than true nodes on the sample; "as gpuqs says":
+    reverse the trees that `bwqs` does, without a sample. A reversed tree's false nodes are the ones that were true.
     """
     nodes = np.diff(forest.node_offsets)
     false, of_sample = (false_nodes(forest, rows) for rows in (X, sample))
@@ -64,7 +64,7 @@ def visited_by_reversing(forest: Forest, sample: np.ndarray, X: np.ndarray) -> d
 
 
 def false_nodes(forest: Forest, X: np.ndarray) -> np.ndarray:
-    """Each tree's nodes whose test is false, a document."""
+    """Each tree's number of false nodes per document."""
     columns = find_columns(forest, missing=True)
     false = ~(columns.fill(X, X.dtype)[:, columns.of_node] <= thresholds(forest, X.dtype))
     sums: np.ndarray = np.bincount(forest.node_tree, false.mean(axis=0), minlength=forest.n_trees)

@@ -13,7 +13,7 @@ from gpuqs.forest import Forest
 
 C_TYPES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
-#: A function for each tree, not inlined: the compiler's time grows with the forest, not with its square.
+#: One function per tree, not inlined, so that compile time grows linearly with the forest, not quadratically.
 TREE = "[[gnu::noinline]] static Sum tree_{number}(const Value *x) {{ {body} }}\n"
 SCORE = """
 extern "C" void score(const Value *documents, long n, long n_columns, Sum *sums) {{
@@ -28,14 +28,14 @@ extern "C" void score(const Value *documents, long n, long n_columns, Sum *sums)
 
 
 def literal(value: float, kind: str) -> str:
-    """The C++ literal of just this value."""
+    """The C++ literal of exactly this value."""
     if np.isinf(value):
         return f"({'-' if value < 0 else ''}static_cast<{kind}>(__builtin_inf()))"
     return float(value).hex() + ("f" if kind == "float" else "")
 
 
 def source(system: ModuleType, forest: Forest, column: np.ndarray, threshold: np.ndarray, values: np.ndarray) -> str:
-    """The forest's program, in the way of the system's module."""
+    """The forest's C++ source in the form of the system's module."""
     value_kind, sum_kind = C_TYPES[threshold.dtype], C_TYPES[values.dtype]
     lines = [f"using Value = {value_kind};\nusing Sum = {sum_kind};\n"]
     for t in range(forest.n_trees):

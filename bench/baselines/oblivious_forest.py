@@ -1,4 +1,4 @@
-"""Oblivious forests for the bench, made in a moment at any size."""
+"""Oblivious forests for the bench, quickly generated at any size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuqs.forest import Forest
 
 
 def oblivious_like(n_trees: int, depth: int, X: np.ndarray, seed: int = 0) -> Forest:
-    """Complete trees that make one test a level, thresholds from quantiles of ``X``'s columns (255 a feature)."""
+    """Complete trees with one test per level, thresholds from quantiles of ``X``'s columns (255 per feature)."""
     rng = np.random.default_rng(seed)
     n_nodes = (1 << depth) - 1
     node = np.arange(n_nodes)

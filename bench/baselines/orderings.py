@@ -1,4 +1,4 @@
-"""Who is faster than whom, as the papers say it: by their tables where those have both, else by their texts."""
+"""Which system is faster than which, according to the papers: by a table with both, else by their text."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from lab.papers import paper_of, ratio
 
 @dataclass(frozen=True)
 class Ordering:
-    """The papers measured ``faster`` to be that many times as fast as ``slower``, from least to most.
+    """The papers measured ``faster`` to be ``least`` to ``most`` times as fast as ``slower``.
 
-    No ``least``: they say "up to" the most. A least below 1: ``slower`` was the faster one somewhere.
+    Without ``least``, they say "up to" the most. A least below 1 means that ``slower`` was faster in some case.
     """
 
     faster: str
@@ -19,10 +19,10 @@ class Ordering:
     least: float | None
     most: float
     where: str
-    oblivious: bool = False  # of oblivious forests, on which the others say nothing
+    oblivious: bool = False  # only for oblivious forests, to which the other orderings do not apply
 
     def told(self, us: dict[str, float]) -> str | None:
-        """What these figures (microseconds a document) say; None where one is not among them."""
+        """How these times (microseconds per document) compare; None if one of the two is missing."""
         if self.faster not in us or self.slower not in us or self.oblivious != ("OBLIVIOUS" in us):
             return None
         ratio = us[self.slower] / us[self.faster]
@@ -32,12 +32,12 @@ class Ordering:
         return f"{self.faster} over {self.slower}: {ratio:.2f} times ({verdict}; {bounds} in {self.where})"
 
 
-#: What the papers' tables call gpuqs's engines, and the order whose best block sizes they name a row after.
+#: Names in the papers' tables of gpuqs's engines, and of the order whose rows are named after their best block sizes.
 ROWS = {"qs": "QS", "vqs": "vQS (AVX2)", "bwqs": "BWQS", "qs_oblivious": "QS-Omega", "DSD": "DSD2"}
 
 
 def of_table(faster: str, slower: str, table: str, where: str, oblivious: bool = False) -> Ordering:
-    """An ordering whose bounds are those of a table's ratios."""
+    """An ordering whose bounds are the smallest and largest ratio in a table."""
     values = paper_of(table)["values"]
     ahead, behind = (ROWS.get(name, name) for name in (faster, slower))
     ratios = [ratio(values, panel, ahead, x, behind) for panel, rows in values.items() for x in rows[ahead]]

@@ -1,4 +1,4 @@
-"""A system made ready for one forest: what checks call and timings time."""
+"""A system prepared for one forest, as checks and timings call it."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Program:
     ----------
     system : System
     forest : Forest
-        One that the system does not refuse.
+        A forest that the system does not refuse.
     dtype : float32 or float64
-        Of the documents.
+        Type of the documents.
     missing : bool
-        Whether documents may have missing values; without them, no column is added on their account.
+        Whether documents may have missing values; if not, no columns are added for them.
     v, tau : int
         Documents walked at a time; trees merged.
     """
@@ -78,7 +78,7 @@ class Program:
         self._library = library(self.dtype, self.sum_dtype)
         of_node, left, right = self.columns.of_node, forest.left, forest.right
         arrays = [forest.node_offsets, forest.leaf_offsets, of_node, left, right, threshold, leaf]
-        arrays = [np.ascontiguousarray(array) for array in arrays]  # kept until the call is over
+        arrays = [np.ascontiguousarray(array) for array in arrays]  # kept alive until the call returns
         view = _Forest(forest.n_trees, len(self.columns), *(array.ctypes.data for array in arrays))
         error = ctypes.create_string_buffer(200)
         names = system.scorer.encode(), system.order.encode()

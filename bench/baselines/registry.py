@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from baselines.columns import find_columns, is_oblivious
 from gpuqs.forest import Forest
 
-#: Compilers take minutes, or crash, beyond. These are the nodes of 5,000 trees x 16 leaves, the most that Table III of
-#: paper 002 has of CONDOP: where its compiler crashed it says NA. We say so of IF-THEN-ELSE, too, which the paper has
-#: at every size, and of oblivious forests, of which its Table IV has CONDOP up to 5,000 x 64 (315,000).
+#: Above this size compilers take minutes or crash. It is the number of nodes of 5,000 trees x 16 leaves, the largest
+#: CONDOP forest in Table III of paper 002, which says NA where the compiler crashed. We apply the limit also to
+#: IF-THEN-ELSE, which the paper has at every size, and to oblivious forests (Table IV has CONDOP up to 5,000 x 64,
+#: 315,000 nodes).
 MOST_GENERATED_NODES = 75_000
 #: Compilers nest blocks and brackets some 256 deep.
 DEEPEST_GENERATED = 200
@@ -25,13 +26,13 @@ class System:
         As the papers call it.
     paper, section : str
     files : tuple of str
-        Its code, in this folder: the file that opens with its loop first.
+        Its source files in this folder; the first one opens with its loop.
     scorer, order : str
-        What `baselines.cpp` puts together; no order where the program is generated.
+        What `baselines.cpp` combines; generated programs have no order.
     parameters : tuple of str
         What is tuned: "v" documents at a time, blocks of "d" documents and "s" scorers, "tau" trees merged.
     oblivious : bool
-        Whether it holds oblivious trees alone.
+        Whether it supports only oblivious trees.
     """
 
     name: str
@@ -49,13 +50,13 @@ class System:
 
     @property
     def built(self) -> str:
-        """How it is built, for people."""
+        """How it is built, in words."""
         if self.generated:
             return "C++ generated from the forest, compiled with -O3"
         return "baselines.cpp, compiled with -O3 once for each pair of types"
 
     def refuses(self, forest: Forest) -> str | None:
-        """Why the system cannot hold a forest, or None."""
+        """Why the system cannot score a forest, or None."""
         if forest.has_categories:
             return "tests sets of categories; the papers' systems compare numbers"
         if forest.n_outputs > 1 or forest.average_raw:

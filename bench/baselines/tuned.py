@@ -18,19 +18,19 @@ from gpuqs.forest import Forest
 Call = Callable[[], np.ndarray]
 #: A choice of parameters, and the system with it.
 Choice = tuple[dict[str, int], partial[np.ndarray]]
-#: What is tried for each parameter, trees and documents; larger ones than the forest or batch are cut.
+#: Values tried for each parameter, in trees and documents; larger ones than the forest or batch are cut.
 TRIED = {"v": (1, 2, 4, 8, 16, 32), "tau": (16, 128, 1_000, 100_000), "d": (8, 64, 512, 100_000), "s": (1, 4, 32, 256)}
-#: And for s where scorers are merged trees.
+#: Values tried for s if scorers are merged trees.
 BLOCKS_TRIED = (1, 4)
-#: Pairs of a document and a tree that say which choices are tried first on all documents, ...
+#: Pairs of a document and a tree in the first trial, which decides which choices are tried first on all documents.
 FIRST_PAIRS = 2_500_000
-#: ... which are whole vectors of so many.
+#: The first trial uses a multiple of this many documents, so that every v has whole vectors.
 WHOLE = max(TRIED["v"])
-#: So many choices at least are tried on all documents; so many, the fastest of them, are timed by turns at most.
+#: At least this many choices are tried on all documents, and at most this many of the fastest are timed in turns.
 NEAR = 6
-#: Calls of each that turns take at least: one to warm up, and three rounds.
+#: Minimum calls of each choice when timing in turns: one to warm up, and three rounds.
 CALLS = 4
-#: Parameters that a program is built with; it is called with the others.
+#: Parameters that are fixed when a program is built; the others are passed to calls.
 BUILT = ("v", "tau")
 
 
@@ -42,7 +42,7 @@ class Job:
 
 
 def tried(system: System, job: Job, parameter: str, built: Mapping[str, int]) -> list[int]:
-    """The values of one parameter that differ for this forest and batch; d in whole vectors of v documents."""
+    """The values of one parameter that make a difference for this forest and batch; d is in whole vectors of v."""
     tau, v = built.get("tau", 1), built.get("v", 1)
     values = BLOCKS_TRIED if parameter == "s" and "tau" in system.parameters else TRIED[parameter]
     scorers = -(-job.forest.n_trees // tau) if "tau" in system.parameters else job.forest.n_trees
@@ -53,7 +53,7 @@ def tried(system: System, job: Job, parameter: str, built: Mapping[str, int]) ->
 
 
 def candidates(system: System, job: Job, given: Mapping[str, int] | None = None) -> Iterator[Choice]:
-    """The system with every choice of its parameters that is tried; those given are not chosen."""
+    """The system with every tried combination of its parameters, except those given."""
     given = given or {}
 
     def values_of(names: list[str], built: Mapping[str, int]) -> Iterator[dict[str, int]]:
@@ -69,11 +69,11 @@ def candidates(system: System, job: Job, given: Mapping[str, int] | None = None)
 def tune(
     system: System, job: Job, budget: float, given: Mapping[str, int] | None = None
 ) -> tuple[dict[str, int], Call]:
-    """The parameters with which the system scored all documents fastest, and the system so.
+    """The parameters with which the system scored all documents fastest, and the system with them.
 
-    Fewer documents would not do: the best block of them may be the whole batch. Every choice is timed once on a few,
+    Fewer documents would not suffice: the best block may be the whole batch. Every choice is timed once on a few,
     then once on all, the promising ones first, until `budget` seconds are spent; those near the fastest are then timed
-    by turns, as many as that time allows.
+    in turns, as many as that time allows.
     """
     choices = list(candidates(system, job, given))
     if len(choices) == 1:

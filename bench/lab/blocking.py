@@ -1,4 +1,4 @@
-"""Paper 004's range cases as the tables run them: the blocking orders, with d and s as gpuqs's cost model has them."""
+"""Paper 004's range cases as the tables run them: the blocking orders, with d and s from gpuqs's cost model."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lab.plan import Given, Point
 
 #: Bytes of a node or leaf, as scorers/struct_plus.hpp asserts.
 NODE = 32
-#: Bytes of a document's value.
+#: Bytes of one feature value of a document.
 VALUE = 4
-#: What a table's page says of them.
+#: The note on a table's page about these sizes.
 PREDICTED = f"The cost model that gives d and s was told of {NODE} bytes a node, which is what the scorers hold."
 _CASES = {case.name: case for case in blocking.CASES}
 CASES = tuple(_CASES)
 
 
 def choices(name: str, point: Point, shares: Iterable[float] = (1.0, 0.5)) -> tuple[Given, ...]:
-    """What guided sampling tries of a case: d and s, for each share µ of its bytes that a block uses."""
+    """The d and s that guided sampling tries for a case, for each share µ of its bytes that a block uses."""
     case, model = _CASES[name], point.model
     work = blocking.Work(
         vector_bytes=SHAPES[model.shape].n_features * VALUE,

@@ -1,4 +1,4 @@
-"""A table as a chart: ours drawn through, the paper's dashed in the same colour, or as crosses beside bars."""
+"""A table as a chart: our lines solid, the paper's dashed in the same colour; or our bars and the paper's crosses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.papers import Values
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
-    """Write the chart: lines along numbers; a plot of bars for each x that is a name."""
+    """Write the chart: lines if x is numeric, otherwise a bar plot for each x."""
     here, there = values_of(report["cells"]), report["paper"]["values"]
     panels = [p for p in in_order(here, there) if _numbers(here, p) or _numbers(there, p)]
     if not panels:
@@ -75,7 +75,7 @@ def _lines(report: dict[str, Any], here: Values, there: Values, panels: list[str
 
 
 def _bars(report: dict[str, Any], here: Values, there: Values, panels: list[str]) -> Figure:
-    """A plot for each panel and x, a bar for each row, a cross for the paper's."""
+    """A plot for each panel and x, with a bar for each row and a cross for the paper's value."""
     places = [(panel, x) for panel in panels for x in axis(here, there, panel)]
     rows = max(len(in_order(here.get(panel, {}), there.get(panel, {}))) for panel in panels)
     figure, axes = _plots(len(places), 3, 4.2, 0.16 * rows + 1)

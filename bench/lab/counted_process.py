@@ -1,10 +1,10 @@
-"""The process that is counted: makes the contenders of a file ready and scores with each between two marks.
+"""The process whose events are counted: prepares the contenders of a file and scores with each between two marks.
 
     valgrind --tool=callgrind --instr-atstart=no ... python counted_process.py JOB callgrind
     perf stat --delay=-1 --control=fifo:CONTROL,ANSWERS ... python counted_process.py JOB perf NUMBER CONTROL ANSWERS
 
-Each contender scores before it is counted, so that what is counted finds its code made and its caches warm: callgrind's
-by a few documents, for it simulates at a hundredth of the speed, and a few read all that is read of the forest.
+Each contender scores before it is counted, so that its code is ready and its caches are warm. Under callgrind, which
+simulates at a hundredth of the speed, a few documents do this: they already read all parts of the forest that are used.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from baselines.registry import SYSTEMS
 import gpuqs
 from lab.timing import predict
 
-#: Times that a contender scores under perf, whose own marks are counted, too.
+#: How often a contender scores under perf, since perf's own marks are counted, too.
 REPEATS = 20
 #: Documents that fill simulated caches.
 WARMING = 8
 
 
 def ready(job: dict[str, Any], contender: dict[str, Any]) -> Callable[[np.ndarray], object]:
-    """The contender's call."""
+    """Prepare a contender; return its call."""
     name, given = contender["system"], contender["given"]
     if name in SYSTEMS:
         built = {p: given[p] for p in ("v", "tau") if p in given}
@@ -51,7 +51,7 @@ def under_callgrind(job: dict[str, Any]) -> None:
         call(X)
         client.count_start()
         call(X[:WARMING])
-        client.count_dump(b"warming")  # zeroing leaves totals below zero where machine code was made meanwhile
+        client.count_dump(b"warming")  # zeroing instead would give negative totals if machine code was made meanwhile
         call(X)
         client.count_dump(f"contender {at}".encode())
         client.count_stop()

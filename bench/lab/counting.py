@@ -1,7 +1,7 @@
-"""Instructions, branches and cache misses of a table's rows: by perf where the machine lets it, else by callgrind.
+"""Instructions, branches and cache misses of a table's rows: by perf if the machine allows it, else by callgrind.
 
-callgrind simulates a branch predictor and two levels of caches, the first and the last, of this machine's sizes: what
-misses the first is a reference to the last, "L3" here.
+callgrind simulates a branch predictor and two cache levels, the first and the last, with this machine's sizes: a miss
+in the first is a reference to the last, called "L3" here.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from lab.plan import Counted, Given, Point, Scale
 from lab.timing import Cell, Cells, Contenders, forest_of, groups, put
 
 PROCESS = Path(__file__).with_name("counted_process.py")
-#: Documents that are counted of engines that take many together: as many as they take.
+#: Documents scored while counting, for engines that process many together: the size of their batch.
 TOGETHER = {"bitslice": 512, "bwqs": 256, "vqs": 128}
-#: Documents that are counted of all others.
+#: Documents scored while counting, for all others.
 FEW = 32
 PERF_EVENTS = {
     "instructions": "instructions",
@@ -43,7 +43,7 @@ PERF_EVENTS = {
     "L3 references": "cache-references",
     "L3 misses": "cache-misses",
 }
-#: What callgrind calls the same.
+#: callgrind's names of the same events.
 CALLGRIND_EVENTS = {
     "instructions": ("Ir",),
     "branches": ("Bc", "Bi"),
@@ -51,7 +51,7 @@ CALLGRIND_EVENTS = {
     "L3 references": ("I1mr", "D1mr", "D1mw"),
     "L3 misses": ("ILmr", "DLmr", "DLmw"),
 }
-#: What to know of a tool's counts.
+#: Remarks on each tool's counts.
 HOW = {
     "callgrind": "It simulates a branch predictor, a first and a last level of caches: L3 references are what misses "
     "the first.",
@@ -61,7 +61,7 @@ HOW = {
 
 @cache
 def tool() -> str:
-    """What counts here: "perf", "callgrind", or "" where neither does."""
+    """The available tool: "perf", "callgrind", or "" if there is neither."""
     if shutil.which("perf"):
         run = subprocess.run(["perf", "stat", "-x,", "-e", "instructions", "true"], capture_output=True, text=True)
         if run.returncode == 0 and re.match(r"\d+,", run.stderr):
@@ -70,12 +70,12 @@ def tool() -> str:
     return "callgrind" if shutil.which("valgrind") and header.exists() else ""
 
 
-#: A row of its own: what reversing saves where a sample of documents says which trees to reverse.
+#: An extra row: what reversing saves if a sample of documents decides which trees are reversed.
 BY_SAMPLE = "QS, trees reversed by a sample"
 
 
 def count(counted: Counted, scale: Scale, data: Path | None = None) -> Cells:
-    """Counts a document and tree; shares in percent."""
+    """Counts per document and tree; shares in percent."""
     cells: Cells = {}
     for (spec, _), points in progress(list(groups(scale.reduced(counted.points, ends=1))), "counting"):
         forest = forest_of(spec, data)
@@ -102,7 +102,7 @@ def count(counted: Counted, scale: Scale, data: Path | None = None) -> Cells:
 
 
 def notes(counted: Counted) -> list[str]:
-    """What a page says of how was counted, and of how many documents."""
+    """Notes for the page: how events were counted, and for how many documents."""
     shares = ", but shares in percent" if any("%" in counter for counter in counted.counters) else ""
     more = ", ".join(f"{n} by {system}" for system, n in TOGETHER.items())
     how = f"Counted by {tool() or 'nothing that is installed'}, a document and tree{shares}. {HOW.get(tool(), '')}"
@@ -110,9 +110,9 @@ def notes(counted: Counted) -> list[str]:
 
 
 def contender(system: str, parameters: Given) -> dict[str, Any]:
-    """What the counted process needs to know of one."""
+    """What the counted process needs to know about a contender."""
     given = {p: value for p, value in parameters.items() if p not in ("system", "delta")}
-    system = str(parameters.get("system", system))  # of several, the fastest
+    system = str(parameters.get("system", system))  # the fastest of several systems
     if system not in SYSTEMS:
         given.pop("tau", None)
     return {"system": system, "given": given, "documents": TOGETHER.get(system, FEW)}
@@ -127,7 +127,7 @@ def fill(
     reason: str,
     given: Given,
 ) -> None:
-    """Put a row's counts, with the parameters that were given, into the panels of the counters."""
+    """Enter a row's counts, with the given parameters, into the panels of the counters."""
     for counter in counted.counters:
         panel = f"{counter}, {point.panel}" if counted.by_panel else counter
         if counter in values:
@@ -137,7 +137,7 @@ def fill(
 
 
 def visited(forest: Forest, X: np.ndarray) -> dict[str, dict[str, float]]:
-    """Nodes that rows visit a document and tree, by row."""
+    """Nodes visited per document and tree, by row."""
     nodes = visited_nodes(forest, X[:FEW])
     turned = visited_by_reversing(forest, sample=X[FEW : 5 * FEW], X=X[:FEW])
     by_row = {"QS" if name == "qs" else name: nodes[kind] for name, (kind, _) in VISITS.items()}
@@ -147,7 +147,7 @@ def visited(forest: Forest, X: np.ndarray) -> dict[str, dict[str, float]]:
 
 
 def counts_of(forest: Forest, X: np.ndarray, contenders: list[dict[str, Any]]) -> list[dict[str, float]]:
-    """What each contender's scoring of its documents takes, a document and tree; nothing where nothing counts."""
+    """Each contender's events per document and tree; empty if no tool is available."""
     if not contenders:
         return []
     with tempfile.TemporaryDirectory() as folder:
@@ -158,7 +158,7 @@ def counts_of(forest: Forest, X: np.ndarray, contenders: list[dict[str, Any]]) -
 
 
 def shares(events: Mapping[str, float], pairs: int) -> dict[str, float]:
-    """Counters by our names, a document and tree."""
+    """Counters by our names, per document and tree."""
     counted = {name: value / pairs for name, value in events.items()}
     if counted.get("L3 references"):
         counted["L3 misses, % of references"] = 100 * counted["L3 misses"] / counted["L3 references"]
@@ -172,17 +172,17 @@ def under_callgrind(job: Path) -> list[dict[str, float]]:
     command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--branch-sim=yes", "--cache-sim=yes", *levels]
     run([*command, f"--callgrind-out-file={out}", sys.executable, str(PROCESS), str(job), "callgrind"])
     parts = sorted(job.parent.glob("callgrind.*"), key=lambda path: int(path.suffix[1:]))
-    return [read_callgrind(path.read_text()) for path in parts[1::2]]  # each contender's follows that of its warming
+    return [read_callgrind(path.read_text()) for path in parts[1::2]]  # each follows its warm-up's dump
 
 
 def simulated_caches() -> list[tuple[str, int, int]]:
-    """Option, size and ways of callgrind's caches: this machine's, the last cut to a power of two."""
+    """Option, size and ways of callgrind's caches: this machine's, with the last reduced to a power of two."""
     first, _, last = hierarchy().sizes
     return [("I1", 32 << 10, 8), ("D1", first, ways_of(first)), ("LL", 1 << (last.bit_length() - 1), 16)]
 
 
 def ways_of(size: int) -> int:
-    """Eight, or the least above with which a cache has a power of two of sets, as callgrind wants: twelve of 48 KiB."""
+    """Eight ways, or the next number that gives a power of two of sets, as callgrind needs: twelve for 48 KiB."""
     lines = size // 64
     ways = lines // (lines & -lines)
     while ways < 8:

@@ -1,4 +1,4 @@
-"""`qs_gpu` in the tables: documents lie on the device, as in paper 000; a reason in its place where no GPU is."""
+"""`qs_gpu` in the tables: documents lie on the device, as in paper 000; without a GPU, the reason is given instead."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def absent() -> str | None:
 
 
 def name() -> str:
-    """Of the GPU that is there."""
+    """Name of the GPU."""
     told: str = find_device("cuda").attributes.name
     return told
 
 
 def scorer(job: Job, tau: int | None) -> Call:
-    """A call that scores documents which lie on the device, in tree blocks of τ trees where it is given."""
+    """A call that scores documents on the device, in tree blocks of ``tau`` trees if given."""
     from gpuqs.engines.gpu.qs_gpu import QsGpu
     from gpuqs.engines.gpu.qs_placed import QsSettings
 
@@ -50,7 +50,7 @@ def scorer(job: Job, tau: int | None) -> Call:
 
 
 def differing(scores: Any, expected: np.ndarray) -> int:
-    """How many sums, of another order than the trees', are off by more than rounding explains."""
+    """How many sums, which are added in another order than the trees', are off by more than rounding explains."""
     import cupy
 
     return int((~np.isclose(cupy.asnumpy(scores)[:, 0], expected, rtol=1e-9, atol=1e-9)).sum())

@@ -7,12 +7,12 @@ from typing import Any
 
 from lab.papers import Values, ratio
 
-#: Places along an axis that still fit side by side; more go down the page.
+#: Most x values that fit side by side as columns; more are listed as rows.
 ABREAST = 6
 
 
 def values_of(cells: dict[str, Any]) -> Values:
-    """The numbers alone of a report's cells."""
+    """Only the numbers of a report's cells."""
     return {
         panel: {label: {x: cell.get("value") for x, cell in row.items()} for label, row in rows.items()}
         for panel, rows in cells.items()
@@ -20,18 +20,18 @@ def values_of(cells: dict[str, Any]) -> Values:
 
 
 def in_order(*keys: Iterable[str]) -> list[str]:
-    """All keys, each once, as they first come."""
+    """All keys, each once, in order of first occurrence."""
     return list(dict.fromkeys(key for of in keys for key in of))
 
 
 def axis(here: Values, there: Values, panel: str) -> list[str]:
-    """Every x of a panel; numbers ascend."""
+    """Every x of a panel; numbers are in ascending order."""
     xs = in_order(*(row for of in (there, here) for row in of.get(panel, {}).values()))
     return sorted(xs, key=int) if all(x.isdigit() for x in xs) else xs
 
 
 def number(value: float) -> str:
-    """Four digits, or as many as a large one has."""
+    """Format with four digits, or all integer digits of a larger number."""
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
@@ -63,7 +63,7 @@ def markdown(report: dict[str, Any]) -> str:
 
 
 def scored(report: dict[str, Any]) -> str:
-    """How many documents a call scored; nothing where that is the axis, or is not known."""
+    """How many documents a call scored; empty if that is the axis, or is not known."""
     if report["x_name"] == "documents":
         return ""
     places: dict[int, list[str]] = {}
@@ -71,7 +71,7 @@ def scored(report: dict[str, Any]) -> str:
     for row in report.get("documents", {}).values():
         for x, n in row.items():
             by_x.setdefault(x, set()).add(n)
-    alike = all(len(of) == 1 for of in by_x.values())  # in all panels
+    alike = all(len(of) == 1 for of in by_x.values())  # the same in all panels
     for panel, row in report.get("documents", {}).items():
         for x, n in row.items():
             places.setdefault(n, []).append(x_label(x) if alike else f"{panel} at {x_label(x)}")
@@ -89,7 +89,7 @@ def model_line(model: dict[str, Any]) -> str:
 
 
 def _panel(report: dict[str, Any], here: Values, panel: str) -> list[str]:
-    """One panel's table; along x where that fits, else down."""
+    """One panel's table, with x as columns if they fit, else as rows."""
     there: Values = report["paper"]["values"]
     xs, labels = axis(here, there, panel), in_order(here.get(panel, {}), there.get(panel, {}))
     told = [label for label in labels if any(v is not None for v in there.get(panel, {}).get(label, {}).values())]

@@ -1,4 +1,4 @@
-"""What a table is made of: points (a model, a batch, a place in the table) and rows (systems, what they are given)."""
+"""The parts of a table: points (a model, a batch, a place in the table) and rows (systems and their parameters)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 Given = Mapping[str, int | str]
-#: What a row gives its system at a point: the fastest of these choices is the row's time.
+#: The parameter choices of a row's system at a point; the fastest one gives the row's time.
 Choices = Callable[["Point"], tuple[Given, ...]]
 
 
@@ -20,7 +20,7 @@ class Spec:
     oblivious: bool = False
 
     def called(self, real: bool) -> str:
-        """Its name, which says whether it was trained on real documents or on made-up ones of that shape."""
+        """The model's name, which says whether it was trained on real or on made-up documents of the shape."""
         kind = "CatBoost, oblivious" if self.oblivious else "LightGBM lambdarank"
         return f"{self.shape}{', real' if real else '-like'}, {kind}, {self.trees:,} x {self.leaves}"
 
@@ -32,7 +32,7 @@ class Point:
     Parameters
     ----------
     panel, x : str, int or str
-        Where the paper has it.
+        Its place in the paper's table.
     model : Spec
     documents : int
     given : tuple of (parameter, value)
@@ -47,7 +47,7 @@ class Point:
 
 
 def nothing(_: Point) -> tuple[Given, ...]:
-    """Nothing is given: what a system can choose is tuned."""
+    """Give no parameters: all of a system's parameters are tuned."""
     return ({},)
 
 
@@ -58,12 +58,12 @@ class Row:
     Parameters
     ----------
     label : str
-        As the paper calls it.
+        Its name in the paper.
     systems : tuple of str
-        Systems of the papers, the fastest of which counts; or one engine of gpuqs, or "auto".
+        Systems of the papers, of which the fastest counts; or one engine of gpuqs, or "auto".
     choices : callable
     ours : bool
-        Whether the paper does not have it.
+        Whether the row is ours and not in the paper.
     """
 
     label: str
@@ -74,7 +74,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Counted:
-    """What is counted of some rows at some points, in panels called after the counters, and the points' if asked."""
+    """What is counted for which rows and points; panels are named after counters and, if asked, the points' panels."""
 
     counters: tuple[str, ...]
     points: tuple[Point, ...]
@@ -84,7 +84,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Unit:
-    """What a table tells of microseconds a document."""
+    """The unit to which a table converts microseconds per document."""
 
     name: str
     of: Callable[[float, Point], float]
@@ -106,7 +106,7 @@ class Table:
         The paper's number and the table's, "F" before a figure's.
     title : str
     points, rows : tuples
-        What is timed.
+        The points and rows that are timed.
     base : str
         The row that ratios are taken to.
     unit : Unit
@@ -131,16 +131,16 @@ class Table:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is run.
+    """How much of the tables is run.
 
     Parameters
     ----------
     quick : bool
-        Trees a hundredth, few documents, two places of each panel.
+        A hundredth of the trees, few documents, two points of each panel.
     rounds, budget : int, float
-        Of a group of contenders: the most rounds, and seconds after which no further starts.
+        For a group of contenders: maximum number of rounds, and seconds after which no further round starts.
     most_generated : int
-        Nodes of forests that are compiled as programs.
+        Largest number of nodes of forests that are compiled as programs.
     """
 
     quick: bool = False
@@ -149,7 +149,7 @@ class Scale:
     most_generated: int = 75_000
 
     def reduced(self, points: tuple[Point, ...], ends: int = 2) -> tuple[Point, ...]:
-        """The points that are run, as large as they are run; of a quick run's panels the last, or both ends."""
+        """The points to run, in their reduced size; a quick run keeps each panel's last point, or both ends."""
         if not self.quick:
             return points
         kept: dict[str, list[Point]] = {}

@@ -1,4 +1,4 @@
-"""Paper 004, Table 5: blocking parameters chosen by guided sampling, beside an exhaustive search."""
+"""Paper 004, Table 5: blocking parameters chosen by guided sampling, compared with an exhaustive search."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.blocking import choices, order_of
 from lab.plan import Given, Point, Scale, Table
 from lab.timing import Cell, Cells, Contenders, describe, forest_of, put
 
-#: Values of d and s of the exhaustive search, up to all documents and trees.
+#: Values of d and s in the exhaustive search, up to all documents and trees.
 GRID = (1, 4, 16, 64, 256, 1_024, 4_096)
 #: Orders, and which parameters they take.
 ORDERS = {order: SYSTEMS[order].parameters for order in ("DSD", "SDS", "DSDS", "SDSD")}
@@ -38,7 +38,7 @@ def guided(point: Point) -> list[tuple[str, str, Given]]:
 
 
 def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells, list[dict[str, object]]]:
-    """Seconds and best of both searches, and by how much the guided one's best is slower."""
+    """Time and best choice of both searches, and by how much the guided search's best is slower."""
     cells: Cells = {}
     models = []
     for point in progress(scale.reduced(table.points), table.name):
@@ -52,7 +52,7 @@ def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells
         calls = {f"{name} {dict(given)}": call_of(contenders, order, given) for name, order, given in sampled}
         grid = {f"{order} {dict(given)}": call_of(contenders, order, given) for order, given in all_of_them}
         took = [seconds_of(contenders, each) for each in (calls, grid)]
-        both = by_turns({**calls, **grid}, 3, scale.budget)  # the same turns for both, for the error
+        both = by_turns({**calls, **grid}, 3, scale.budget)  # timed together, to compute the error
         best = {label: min(of, key=lambda name: both[name].median) for label, of in (("guided", calls), ("all", grid))}
         error = 100 * (both[best["guided"]].median / min(timing.median for timing in both.values()) - 1)
         rows = {
@@ -72,7 +72,7 @@ def call_of(contenders: Contenders, order: str, given: Given) -> Call:
 
 
 def seconds_of(contenders: Contenders, calls: dict[str, Call]) -> float:
-    """Seconds that one call of each takes; their scores are checked."""
+    """Total seconds of one call of each; their scores are checked."""
     total = 0.0
     for name, call in calls.items():
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Each table and figure: its models, its systems, and gpuqs's own engines beside them."""
+"""Each table and figure: its models, its systems, and gpuqs's own engines for comparison."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.plan import NANOSECONDS, QUERIES, Counted, Given, Point, Row, Spec, Tab
 
 SHAPES = ("MSN", "Yahoo", "Istella")
 TREES = (1_000, 5_000, 10_000, 20_000)
-#: The papers' trees of 10 and 50 leaves are of 8 and 64 here; those of 150 are of 150.
+#: The papers' trees with 10 and 50 leaves have 8 and 64 here; those with 150 leaves have 150.
 LEAVES = {"10": 8, "50": 64, "150": 150}
 BLOCKED = ("DSD", "SDS", "DSDS", "SDSD")
 MERGED = tuple(f"{order} of QuickScorer blocks" for order in BLOCKED)
@@ -21,7 +21,7 @@ Points = tuple[Point, ...]
 
 
 def batch(trees: int) -> int:
-    """Documents of a batch, fewer of large models: no call takes minutes."""
+    """Batch size; smaller for large models, so that no call takes minutes."""
     return min(max(10_000_000 // trees, 500), 10_000)
 
 
@@ -44,7 +44,7 @@ def engine(label: str, name: str, ours: bool = False, **given: int | str) -> Row
 
 
 def same(*systems: str) -> tuple[Row, ...]:
-    """Rows that are called as their systems."""
+    """Rows named like their systems."""
     return tuple(Row(system, (system,)) for system in systems)
 
 
@@ -68,7 +68,7 @@ def ensemble(name: str, trees: int) -> Spec:
 
 
 def ensembles(names: Iterable[str], panel: str, trees: int, documents: int) -> Points:
-    """One panel along the ensembles."""
+    """One panel with the ensembles along x."""
     return tuple(Point(panel, name, ensemble(name, trees), documents) for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Timing a table's rows at its points: every system checked bit for bit first, all of one model and batch by turns."""
+"""Timing a table's rows at its points: systems are checked bit for bit, then timed in turns per model and batch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Differs(SystemExit):
 
 @dataclass(frozen=True)
 class Cell:
-    """A system's value at one point, with the parameters that it had; or the reason why there is none."""
+    """A system's value at one point with its parameters, or the reason why there is none."""
 
     value: float | None = None
     parameters: Given = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Contenders:
         self.parameters: dict[str, Given] = {}
 
     def enter(self, row: Row, point: Point) -> str:
-        """Make the row's call for a point ready, unless one is alike; its name, or in brackets why not."""
+        """Prepare the row's call for a point, unless an equal one exists; return its name, or why not in brackets."""
         choices = [{**given, **dict(point.given)} for given in row.choices(point)]
         made: list[tuple[Given, Call]] = []
         reasons = []
@@ -132,13 +132,13 @@ class Contenders:
             raise Differs(f"{self.job.name}: {name}: {wrong} of {len(self.expected)} scores differ from walk's")
 
     def times(self) -> dict[str, float]:
-        """Microseconds a document, by call."""
+        """Microseconds per document, by call."""
         timings = by_turns(self.calls, self.scale.rounds, self.scale.budget) if self.calls else {}
         return {name: timing.median / len(self.job.X) * 1e6 for name, timing in timings.items()}
 
 
 def constants(engine: str) -> dict[str, int]:
-    """Block sizes that an engine of QuickScorer's has by itself."""
+    """Default block sizes of a QuickScorer engine."""
     if engine != "bwqs":
         return {}
     stated = {parameter.name: parameter.default for parameter in ENGINES[engine].parameters}
@@ -161,7 +161,7 @@ def predict(model: gpuqs.Model, X: np.ndarray, engine: str, n_threads: int = 1, 
 
 
 def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells, list[dict[str, Any]]]:
-    """Every row at every point, in the table's unit; and what the models are."""
+    """Every row at every point in the table's unit, and descriptions of the models."""
     cells: Cells = {}
     described: dict[Spec, Any] = {}
     for (spec, n), points in progress(list(groups(scale.reduced(table.points))), table.name):
@@ -182,9 +182,9 @@ def measure(table: Table, scale: Scale, data: Path | None = None) -> tuple[Cells
 
 
 def describe(name: str, forest: Forest, X: np.ndarray) -> dict[str, Any]:
-    """A model in numbers: who is faster than whom depends on the nodes that each visits.
+    """A model in numbers: which system is faster depends on the nodes that each visits.
 
-    Late trees of a training that ran dry would have few leaves.
+    The numbers also reveal late trees with few leaves, which occur when training can find no more splits.
     """
     leaves = np.diff(forest.leaf_offsets)[-1_000:]
     visits = visited_nodes(forest, X[:16])

@@ -1,4 +1,4 @@
-"""How figures are written, and how to find them in a text."""
+"""Formatting of figures, and finding them in a text."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def table(head: list[str], rows: Table) -> list[str]:
 
 
 def paragraph(text: str) -> list[str]:
-    """Prose in lines as long as the pages' are, and a blank one."""
+    """Prose wrapped to the pages' line length, followed by a blank line."""
     return [*wrapped(text), ""]
 
 
 def wrapped(text: str) -> list[str]:
-    """Prose, or an item of a list, in lines as long as the pages' are; links stay whole."""
+    """Prose or a list item wrapped to the pages' line length; links are not broken."""
     whole = re.sub(r"\[[^\]]*\]\([^)]*\)", lambda link: link[0].replace(" ", "\0"), text)
     indent = "  " if text.startswith("- ") else ""
     lines = textwrap.wrap(whole, LINE, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
@@ -59,7 +59,7 @@ _WORD = (
     r"eighty|ninety|hundred|thousand)"
 )
 _PART = r"(?:half|third|quarter|fifth|sixth|seventh|eighth|ninth|tenth|twentieth|hundredth|thousandth)"
-#: What tells of speed: times and units of time, ratios, shares, rates; in digits or in words.
+#: Matches figures of speed: times and units of time, ratios, shares, rates; in digits or in words.
 SPEED = re.compile(
     rf"(?<![\w.])(?:{_NUMBER}, )*(?:{_NUMBER} (?:and|or|to) )?{_NUMBER}[ -]?{_UNIT}\b"
     rf"|(?<![\w.]){_NUMBER}[ -]?(?:times\b|fold\b|x\b(?! ?\d)|×(?! ?\d))"
@@ -73,12 +73,12 @@ SPEED = re.compile(
     rf"|\b(?:an?|one|two|three)[ -]{_PART}s? (?:of|as)\b",
     re.IGNORECASE,
 )
-#: A cell of a table that is a number and nothing else, as times stand in tables.
+#: Matches a table cell that holds only a number, as times in tables do.
 _CELL = re.compile(rf"^(?:\*\*)?{_NUMBER}(?:\*\*)?(?: \([^)]*\)| : {_NUMBER})?$")
 
 
 def speeds(text: str) -> list[str]:
-    """Every figure of speed in a Markdown text; first lines and columns of tables say what their figures are of."""
+    """Every figure of speed in a Markdown text; the first line and column of tables only label figures."""
     found = SPEED.findall(text)
     lines = text.splitlines()
     for line, below in zip(lines, [*lines[1:], ""], strict=False):

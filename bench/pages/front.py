@@ -1,4 +1,4 @@
-"""bench/README.md: for each processor what was measured there, and what was not and why."""
+"""bench/README.md: for each processor, what was measured, and what was not and why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pages.plots import curves
 from pages.results import FOLDER, Report, Results, time_in
 from pages.small_calls import small_calls
 
-#: What there is to run: the kind of its reports, the command, what it tells.
+#: The benches: kind of report, command, and what it measures.
 BENCHES = {
     "engines": ("engines.py --large", "every engine on every instruction set, and each stage of `bitslice`"),
     "libraries": ("libraries.py --large", "other libraries (`pip install '.[peers]'`) by documents a call and threads"),
@@ -26,7 +26,7 @@ BENCHES = {
     "systems": ("systems.py --large", "the systems that the papers compare, checked bit for bit"),
     "tuning": ("tuning.py", "guided tuning against an exhaustive grid"),
 }
-#: Their results are not of one processor, or have a folder of their own.
+#: Benches whose results do not belong to one processor, or have a separate folder.
 OTHERS = (
     ("regret.py", "what `auto` takes beside the fastest engine; it prints, and keeps nothing"),
     ("tables.py all", "the papers' tables and figures beside gpuqs's engines; without `all` it lists them"),
@@ -123,7 +123,7 @@ def libraries(report: Report, processor: str) -> list[str]:
 
 
 def of_library(result: Report, cells: list[dict[str, Any]]) -> list[str]:
-    """A model's table with one number of threads: contenders, sizes, differences, energy."""
+    """A model's table for one number of threads: contenders, sizes, differences, energy."""
     labels = list(dict.fromkeys(label for cell in cells for label in cell["us_per_document"]))
     with_energy = [cell for cell in cells if "uj_per_document" in cell]
 
@@ -149,7 +149,7 @@ def left_out(result: Report) -> dict[str, str]:
         if not found["agrees"]
     }
     for cell in result["cells"]:
-        for label, difference in cell.get("differ", {}).items():  # older runs compared the first documents alone
+        for label, difference in cell.get("differ", {}).items():  # older runs compared only the first documents
             where = f"{cell['documents']:,} documents a call ({cell['threads']} thread{'s'[: cell['threads'] - 1]})"
             differ[f"{label} with {where}"] = f"scores differ by up to {difference:.2g}, so it is not timed"
     return result["not_held"] | differ
@@ -253,7 +253,7 @@ def loading(report: Report, processor: str) -> list[str]:
 
 
 def _start(name: str, ways: dict[str, Any], batch: int) -> list[str]:
-    """From the beginning of a load to the first scores of one model."""
+    """Times from the beginning of a load to the first scores, for one model."""
     columns = ("loaded", "first_score", "first_batch", "batch_again")
     rows = [[way, *(f"{row[column] * 1e3:,.0f}" for column in columns)] for way, row in ways.items()]
     head = f"`{name}`: milliseconds from the beginning of a load, one thread; the batch has {batch:,} documents."
@@ -303,7 +303,7 @@ SECTIONS: dict[str, Callable[[Report, str], list[str]]] = {
 
 
 def others(results: Results, processor: str, folder: Path) -> list[str]:
-    """Files that this page has no section for: the papers' tables, and what later benches keep."""
+    """Files without a section on this page: the papers' tables, and results of newer benches."""
     links = [
         f"[{path.stem}{of_data}]({path.relative_to(folder.parent)})"
         for at, of_data in ((processor, ""), (f"{processor}-real", ", real data"))
@@ -316,7 +316,7 @@ def others(results: Results, processor: str, folder: Path) -> list[str]:
 
 
 def missing(results: Results, processor: str) -> list[str]:
-    """What there are no figures of, and why."""
+    """What was not measured, and why."""
     lines = ["### Not measured", ""]
     for kind, (command, told) in BENCHES.items():
         if results.get(kind, processor) is None:

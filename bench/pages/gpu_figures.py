@@ -1,4 +1,4 @@
-"""What `bench/gpu.py` measured on GPUs, for README, docs/gpu.md and bench/README.md."""
+"""Results of `bench/gpu.py` for README, docs/gpu.md and bench/README.md."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from pages.figures import figure, paragraph, table, times
 from pages.results import Results
 
-#: The first is what others are compared with.
+#: Others are compared with the first.
 CONTENDERS = ("bitslice_gpu, exact", "bitslice_gpu, fast", "qs_gpu, exact", "nvForest")
-#: The calls that users make, and the batches that README shows of them.
+#: The calls that users make, and the batch sizes for which README shows them.
 CALLS, BATCHES = ("gpuqs, predict", "nvForest"), (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 
 def measured(results: Results) -> list[str]:
     """Large batches against nvForest and GPU-QuickScorer, then calls of every size; XGBoost, where it was there.
 
-    Of GPUs that this version was measured on: a note is of an earlier one.
+    Only for GPUs on which this version was measured; a note marks reports of earlier versions.
     """
     lines: list[str] = []
     for report in results.gpus().values():
@@ -72,12 +72,12 @@ def calls(rows: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def note(report: dict[str, Any]) -> str:
-    """By what version a report was made, where by an earlier one."""
+    """The version that made a report, if it was an earlier one."""
     return f", {report['note']}" if "note" in report else ""
 
 
 def stages(results: Results) -> list[str]:
-    """Nanoseconds a document of each kernel of `bitslice_gpu`."""
+    """Nanoseconds per document of each kernel of `bitslice_gpu`."""
     lines: list[str] = []
     for report in results.gpus().values():
         found: dict[str, dict[str, float]] = {}
@@ -93,7 +93,7 @@ def stages(results: Results) -> list[str]:
 
 
 def front(results: Results, folder: Path) -> list[str]:
-    """The section of bench/README.md; the papers' tables that were made beside a GPU are of other processors."""
+    """The section of bench/README.md; the papers' tables made on machines with a GPU belong to other processors."""
     lines = ["## GPUs", ""]
     tables = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("tables/*/*.json"))]
     for gpu, report in results.gpus().items():

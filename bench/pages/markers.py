@@ -1,4 +1,4 @@
-"""Blocks of a Markdown page that are rendered: `<!-- figures: NAME -->` to `<!-- /figures -->`."""
+"""Rendered blocks of a Markdown page: `<!-- figures: NAME -->` to `<!-- /figures -->`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BLOCK = re.compile(r"^<!-- figures: ([\w-]+) -->\n(.*?)^<!-- /figures -->$", re
 
 
 def blocks_in(page: str) -> dict[str, str]:
-    """What stands in each block."""
+    """The content of each block."""
     return dict(_BLOCK.findall(page))
 
 
@@ -22,7 +22,7 @@ def outside(page: str) -> str:
 
 
 def rendered(page: str, blocks: Mapping[str, Block], results: Results) -> str:
-    """The page with each block written anew; every block must be there, once."""
+    """The page with each block rendered again; every block must occur exactly once."""
     names = [name for name, _ in _BLOCK.findall(page)]
     if sorted(names) != sorted(blocks):
         raise SystemExit(f"the page has blocks {sorted(names)}, and there are figures for {sorted(blocks)}")

@@ -1,4 +1,4 @@
-"""Other libraries beside gpuqs, a line each: one thread, the largest calls."""
+"""Other libraries compared with gpuqs, one line each: one thread, the largest calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pages.results import MODELS, Report, Results, is_ours, of_headline, ours_fo
 
 
 def largest_cell(result: Report) -> dict[str, Any]:
-    """One thread and the most documents."""
+    """The cell with one thread and the most documents."""
     return max((c for c in result["cells"] if c["threads"] == 1), key=lambda cell: cell["documents"])
 
 
@@ -45,7 +45,7 @@ def peers(results: Results) -> list[str]:
 
 
 def apart(report: Report, with_engines: Report) -> float:
-    """How far two runs' figures for gpuqs on the same model lie apart, at most."""
+    """The largest difference between two runs' figures for gpuqs on the same model."""
     ratios = []
     for words in MODELS.values():
         ours = largest_cell(result_for(report, words))["us_per_document"]["gpuqs"]

@@ -1,4 +1,4 @@
-"""Plots of reports: time by documents a call of every library, and bars of every engine."""
+"""Plots of reports: time by documents per call for every library, and bars for every engine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 from pages.results import Report, Results, is_ours
 
-#: Models of a report that are drawn: those that were timed with several sizes of calls.
+#: Models are drawn if they were timed with at least this many call sizes.
 FEWEST_SIZES = 3
-#: How our own ways differ, all of which are black.
+#: Line styles of gpuqs's own curves, which are all black.
 LINES = {"gpuqs, fast": "--", "gpuqs, encoded": ":", "gpuqs, encoded, fast": "-."}
 
 
@@ -38,14 +38,14 @@ def to_draw(results: Results) -> list[tuple[str, str]]:
 
 
 def digest(report: Report) -> str:
-    """What a plot is drawn from, as its file remembers it."""
+    """A digest of a plot's data, which is stored in the plot's file."""
     return hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()
 
 
 def drawn_from(picture: Path) -> str | None:
-    """The digest that a plot's file remembers."""
+    """The digest stored in a plot's file."""
     data = picture.read_bytes()
-    at = 8  # behind the signature
+    at = 8  # after the signature
     while at < len(data):
         length, kind = struct.unpack_from(">I4s", data, at)
         key, _, text = data[at + 8 : at + 8 + length].partition(b"\0")
@@ -56,7 +56,7 @@ def drawn_from(picture: Path) -> str | None:
 
 
 def draw(results: Results, kind: str, processor: str, folder: Path) -> None:
-    """Write a report's plot, where the one that is there was drawn from other figures."""
+    """Write a report's plot, unless the existing one was drawn from the same figures."""
     report, path = results.reports[kind, processor], folder / f"{kind}-{processor}.png"
     if path.exists() and drawn_from(path) == digest(report):
         return
@@ -92,7 +92,7 @@ def draw_libraries(report: Report) -> Any:
 
 
 def points_of(cells: list[dict[str, Any]], label: str) -> list[tuple[int, float]]:
-    """A curve's points; NaN, which breaks the line, where the scores were others and no time is told."""
+    """A curve's points; NaN, which breaks the line, where the scores differed and there is no time."""
     times = [(cell["documents"], cell["us_per_document"].get(label)) for cell in cells]
     kept = [(n, us) for (n, us), cell in zip(times, cells, strict=True) if us is not None or label in cell["differ"]]
     return [(n, math.nan if us is None else us) for n, us in kept] if any(us for _, us in kept) else []

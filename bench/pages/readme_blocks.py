@@ -7,7 +7,7 @@ from pages.figures import figure, listed, paragraph, table, times
 from pages.markers import Block
 from pages.results import MODELS, Report, Results, of_headline, result_for, short_version
 
-#: The first table's lines: what README calls a contender, its name in the report, whether ratios are told.
+#: The first table's lines: README's name for a contender, its name in the report, whether ratios are shown.
 LINES = (
     ("gpuqs `qs`", "qs avx512", False),
     ("gpuqs `vqs` (AVX-512)", "vqs avx512", False),
@@ -17,12 +17,12 @@ LINES = (
     ('the same, `precision="fast"`', "bitslice avx512 fast", True),
     ("AVX-512, exact, two threads", "bitslice avx512, 2 threads", False),
 )
-#: The line that the headline tells: `auto`'s engine there, with one thread.
+#: The line used in the headline: `auto`'s engine on that machine, with one thread.
 BEST = "bitslice avx512"
 
 
 def headline(results: Results) -> list[str]:
-    """One sentence of the first table; bench/engines.py times nothing whose exact scores are not LightGBM's."""
+    """A sentence about the first table; bench/engines.py times only engines whose exact scores equal LightGBM's."""
     report = of_headline(results, "engines")
     name, words = next(iter(MODELS.items()))
     result = result_for(report, words)
@@ -35,7 +35,7 @@ def headline(results: Results) -> list[str]:
 
 
 def machines(results: Results) -> list[str]:
-    """Which machines there are figures of."""
+    """The machines for which there are figures."""
     processors = [results.name(processor) for processor in results.processors()]
     gpus = [report["gpu"]["name"] for report in results.gpus().values()]
     return paragraph(

@@ -1,4 +1,4 @@
-"""The JSON files of bench/results/, by what they tell of and where they were measured."""
+"""The JSON files of bench/results/, by kind and by where they were measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pages.figures import figure
 FOLDER = Path(__file__).parents[1] / "results"
 #: The processor of README's first table, as file names spell it.
 HEADLINE = "intel-r-xeon-r-processor"
-#: The models of that table, by words of their names.
+#: The models of that table, by words in their names.
 MODELS = {
     "1,000 trees x 64 leaves": "LightGBM LambdaMART 1,000 x 64",
     "1,000 x 32": "LightGBM LambdaMART 1,000 x 32",
@@ -34,7 +34,7 @@ class Results:
         for path in sorted(folder.glob("*-*.json")):
             kind, _, processor = path.stem.partition("-")
             report = json.loads(path.read_text(encoding="utf-8"))
-            if {"processor", "gpu"} & report.keys():  # others tell of no machine
+            if {"processor", "gpu"} & report.keys():  # other reports do not belong to a machine
                 found[kind, processor] = report
         return cls(found)
 
@@ -42,21 +42,21 @@ class Results:
         return self.reports.get((kind, processor))
 
     def processors(self) -> list[str]:
-        """The headline's first."""
+        """The processors, the headline's first."""
         of = {processor for (_, processor), report in self.reports.items() if "processor" in report}
         return sorted(of, key=lambda name: (name != HEADLINE, name))
 
     def gpus(self) -> dict[str, Report]:
-        """The reports of GPUs, by their names in those of files."""
+        """The reports of GPUs, by the GPU's name in file names."""
         return {gpu: report for (kind, gpu), report in self.reports.items() if kind == "gpu"}
 
     def name(self, processor: str) -> str:
-        """As the reports call it."""
+        """The processor's name in the reports."""
         return next(report["processor"] for (_, of), report in self.reports.items() if of == processor)
 
 
 def of_headline(results: Results, kind: str) -> Report:
-    """A kind's report of the headline's processor."""
+    """The report of a kind for the headline's processor."""
     return results.reports[kind, HEADLINE]
 
 
@@ -67,13 +67,13 @@ def result_for(report: Report, words: str) -> Report:
 
 
 def short_version(versions: str, package: str) -> str:
-    """"4.7" of "gpuqs 0.1.0, LightGBM 4.7.0"."""
+    """For example "4.7" from "gpuqs 0.1.0, LightGBM 4.7.0"."""
     found = re.search(rf"{package} (\d+\.\d+)", versions)
     return found[1] if found else ""
 
 
 def ours_for(contender: str) -> str:
-    """Which of gpuqs's ways does as much as a contender does."""
+    """The gpuqs contender that does the same work as the given one."""
     return "gpuqs, encoded" if contender.endswith("Pool") else "gpuqs"
 
 
@@ -82,7 +82,7 @@ def is_ours(contender: str) -> bool:
 
 
 def time_in(cell: Report, contender: str) -> str:
-    """A contender's time in a cell of bench/libraries.py, and of how many documents where they were made fewer."""
+    """A contender's time in a cell of bench/libraries.py, with the number of documents if it was reduced."""
     if contender not in cell["us_per_document"]:
         return ""
     fewer = cell["fewer_documents"].get(contender)

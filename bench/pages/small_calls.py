@@ -7,7 +7,7 @@ from typing import Any
 from pages.figures import figure, table, times
 
 CONTENDER = "gpuqs"
-#: What two threads of any calls in Python come to: those that take as long as ours, and only hash.
+#: The baseline for two Python threads: calls that take as long as ours but only hash.
 HASHING = "SHA-256, as long"
 
 
@@ -16,7 +16,7 @@ def percentile_name(p: float) -> str:
 
 
 def told(us: dict[str, float | None]) -> str:
-    """The median, and in parentheses the further percentiles that enough calls tell."""
+    """The median, and in parentheses the other percentiles for which there were enough calls."""
     values = [us[name] for name in ("median", "p99", "p99.9")]
     median, *tails = [figure(value) for value in values if value is not None]
     return f"{median} ({', '.join(tails)})" if tails else median

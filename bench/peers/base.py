@@ -1,4 +1,4 @@
-"""What the bench knows of another library: what it needs, which models it holds, how it is called."""
+"""The bench's interface to another library: what it needs, which models it can load, how it is called."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ class Source:
     name: str
     library: str  #: the peer that trained it
     live: Any  #: its Booster or estimator
-    path: Path | None  #: its file, where the library writes one that others read
+    path: Path | None  #: its file, if the library writes one that others read
     X: np.ndarray  #: float32 rows
-    model: gpuqs.Model  #: the same of ours
+    model: gpuqs.Model  #: the same model in gpuqs
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A built model as it is called: what is timed, and what is done to the rows before."""
+    """A built model's call: what is timed, and how rows are prepared beforehand."""
 
     score: Callable[[Any], np.ndarray]
     prepare: Callable[[np.ndarray], Any] = np.ascontiguousarray
-    most: int | None = None  #: documents that a call takes at most
+    most: int | None = None  #: maximum number of documents per call
 
 
-#: A peer's contenders with so many threads, by name.
+#: Maps a number of threads to a peer's contenders by name.
 OfThreads = Callable[[int], dict[str, Contender]]
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A library: how to get it, what it cannot hold, and how to build its model from a source."""
+    """A library: how to get it, which models it cannot load, and how to build its model from a source."""
 
     name: str
     package: str  #: what is imported
     distribution: str  #: what is installed
     rows: str  #: how rows are handed over
     threads: str  #: how the number of threads is set
-    refuses: Callable[[Source], str | None]  #: the reason why it cannot hold a model
-    build: Callable[[Source], OfThreads]  #: its model, to be called with so many threads
+    refuses: Callable[[Source], str | None]  #: the reason why it cannot load a model
+    build: Callable[[Source], OfThreads]  #: its model, callable with any number of threads
 
     def absent(self) -> str | None:
         """Why it cannot be used here."""
@@ -64,17 +64,17 @@ class Peer:
         return None
 
     def version(self) -> str:
-        """Of what is installed, which may be another distribution of the package (xgboost for xgboost-cpu)."""
+        """The installed version, perhaps of another distribution of the package (xgboost for xgboost-cpu)."""
         return importlib.metadata.version(_distributions()[self.package.partition(".")[0]][0])
 
 
 def own_models_only(library: str) -> Callable[[Source], str | None]:
-    """A peer that scores what it trained, and reads nobody else's models."""
+    """For a peer that scores only models that it trained itself."""
     return lambda source: None if source.library == library else "scores its own models alone"
 
 
 def of_libraries(*libraries: str) -> Callable[[Source], str | None]:
-    """A peer that converts models of some libraries."""
+    """For a peer that converts models of some libraries."""
 
     def refuses(source: Source) -> str | None:
         return None if source.library in libraries else f"does not convert models of {source.library}"
@@ -83,7 +83,7 @@ def of_libraries(*libraries: str) -> Callable[[Source], str | None]:
 
 
 def larger_than(forest: Forest, n_nodes: int, what: str) -> str | None:
-    """A reason where a forest has more nodes than a peer is asked to convert."""
+    """A reason if a forest has more nodes than the peer should convert."""
     if forest.n_nodes <= n_nodes:
         return None
     return f"not tried beyond {n_nodes:,} nodes: {what} (this forest has {forest.n_nodes:,})"

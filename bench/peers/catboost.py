@@ -1,4 +1,4 @@
-"""CatBoost: rows, and a `Pool` that is made before."""
+"""CatBoost: from rows, and from a `Pool` made beforehand."""
 
 from __future__ import annotations
 

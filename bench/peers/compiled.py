@@ -1,4 +1,4 @@
-"""Where the peers that compile models keep what they compiled: that takes minutes."""
+"""The cache for peers that compile models, since compilation takes minutes."""
 
 from __future__ import annotations
 

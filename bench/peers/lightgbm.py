@@ -10,9 +10,9 @@ import numpy as np
 
 from peers.base import Contender, OfThreads, Peer, Source, own_models_only
 
-#: LightGBM's number of a float32 matrix.
+#: LightGBM's constant for a float32 matrix.
 _FLOAT32 = 0
-#: And of raw scores.
+#: LightGBM's constant for raw scores.
 _RAW = 1
 
 

@@ -1,4 +1,4 @@
-"""oneDAL, by daal4py of scikit-learn-intelex."""
+"""oneDAL, through daal4py of scikit-learn-intelex."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def refuses(source: Source) -> str | None:
 
 
 def convertible(source: Source) -> Any:
-    """The model in a form that daal4py converts; it refuses rankers, whose raw scores are those of a regression."""
+    """The model in a form that daal4py converts; it refuses rankers, so they are presented as regressions."""
     if source.library == "LightGBM":
         import lightgbm
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime, of the ONNX model that each library's own converter makes; thresholds become float32."""
+"""ONNX Runtime, on the ONNX model made by each library's own converter; thresholds become float32."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from peers import xgboost
 from peers.base import Contender, OfThreads, Peer, Source, larger_than, of_libraries
 
 _converted = of_libraries("LightGBM", "XGBoost", "CatBoost", "scikit-learn")
-#: ONNX's lists of nodes grow in Python: so many take a minute.
+#: Converters build ONNX's node lists in Python: this many nodes take a minute.
 MOST_NODES = 2_000_000
 
 
@@ -45,7 +45,7 @@ def build(source: Source) -> OfThreads:
     def with_threads(n: int) -> dict[str, Contender]:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = n
-        options.log_severity_level = 3  # CatBoost's files state another shape than they give
+        options.log_severity_level = 3  # CatBoost's files declare another output shape than they produce
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         name = session.get_inputs()[0].name
         return {"ONNX Runtime": Contender(lambda X: session.run(None, {name: X})[0])}

@@ -1,4 +1,4 @@
-"""XGBoost: prediction in place, its fastest from NumPy."""
+"""XGBoost: in-place prediction, its fastest from NumPy arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from peers.base import Contender, OfThreads, Peer, Source, own_models_only
 
 
 def as_regression(source: Source) -> Any:
-    """The booster under an objective whose raw scores converters take as they are; they refuse or mistake rankers."""
+    """The booster with an objective whose raw scores converters keep; they refuse or misinterpret rankers."""
     booster = source.live.copy()
     booster.set_param({"objective": "reg:squarederror"})
     return booster

@@ -1,4 +1,4 @@
-"""YDF, which has QuickScorer: the forest node by node, for it reads no other library's files."""
+"""YDF, which has QuickScorer: the forest is built node by node, since YDF reads no other library's files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuqs.forest import Forest
 from gpuqs.layout.columns import round_down
 from peers.base import Contender, OfThreads, Peer, Source, has_categories, larger_than
 
-#: YDF's nodes are objects of Python while they are made.
+#: Limit, since YDF's nodes are Python objects while the model is built.
 MOST_NODES = 2_000_000
 
 

@@ -33,7 +33,7 @@ pd = pytest.importorskip("pandas")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: the kind of model, its parameters beyond the defaults here, rows and labels."""
+    """How to train: the kind of model, parameters that differ from the defaults here, rows and labels."""
 
     kind: str = "Regressor"
     params: dict[str, Any] = field(default_factory=dict)
@@ -103,7 +103,7 @@ def catboost_trained(name: str) -> Trained:
 
 
 def predict(model: Any, X: np.ndarray, kind: str) -> np.ndarray:
-    """CatBoost's prediction, of two classes the second's probability."""
+    """CatBoost's prediction; for two classes, the probability of the second."""
     answer = catboost.CatBoost.predict(model, X, prediction_type=kind, thread_count=1)
     two = kind == "Probability" and model.get_all_params()["loss_function"] == "Logloss"
     return answer[:, 1] if two else answer
@@ -111,7 +111,7 @@ def predict(model: Any, X: np.ndarray, kind: str) -> np.ndarray:
 
 @cache
 def expected(name: str, dtype: type) -> Expected:
-    """Documents; CatBoost's raw scores, values and exit leaves."""
+    """Documents with CatBoost's raw scores, values and exit leaves."""
     trained = catboost_trained(name)
     X = documents(trained, dtype, infinite=True)
     model = trained.booster
@@ -151,12 +151,12 @@ def test_files_score_as_their_models(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a model"
     trained.booster.save_model(str(path), format="json")
     reloaded = catboost.CatBoost().load_model(str(path), format="json")
-    # CatBoost itself reads some leaf values of its file one unit in the last place off.
+    # CatBoost itself reads some leaf values of its own file off by one unit in the last place.
     off = catboost.CatBoost.predict(reloaded, X, prediction_type="RawFormulaVal")
     from_bytes = gpuqs.from_model(path.read_bytes())
     for model, scores in ((gpuqs.load(path), raw), (from_bytes, raw), (gpuqs.from_model(reloaded), off)):
         np.testing.assert_array_equal(model.predict(X, "raw"), scores)
-        # CatBoost numbers the leaves of the file anew, where its trees are not symmetric.
+        # For non-symmetric trees, CatBoost renumbers the leaves when it reads the file.
         np.testing.assert_array_equal(model.predict(X, "leaf"), reloaded.calc_leaf_indexes(X))
 
 
@@ -173,7 +173,7 @@ def test_other_types_of_documents(name: str, dtype: type) -> None:
     X = np.random.default_rng(0).integers(-1000, 1000, (200, trained.model.n_features))
     X[0] = 2**31 - 1 if dtype is not np.float16 else 65_504
     X = X.astype(dtype)
-    theirs = X.astype(np.float32) if dtype is np.float16 else X  # which CatBoost refuses
+    theirs = X.astype(np.float32) if dtype is np.float16 else X  # CatBoost refuses float16
     np.testing.assert_array_equal(
         trained.model.predict(X, "raw"), predict(trained.booster, theirs, "RawFormulaVal")
     )
@@ -203,14 +203,14 @@ def test_ranges_leave_the_bias_out_where_catboost_does(name: str) -> None:
 
 
 def test_trees_without_splits() -> None:
-    """Which CatBoost writes null for; the recipe above is scored like all others."""
+    """CatBoost writes null for them; otherwise the recipe above is scored like all others."""
     n_leaves = np.diff(catboost_trained("some trees without splits").model.forest.leaf_offsets)
     assert (n_leaves == 1).any() and (n_leaves > 1).any()
 
 
 @pytest.mark.parametrize("names", [[0, 1, 2, 3], ["0", "1", "2", "3"]], ids=["numbers", "texts"])
 def test_columns_that_are_called_by_their_numbers(names: list[Any], tmp_path: Path) -> None:
-    """As pandas calls those of an array: CatBoost goes by them, too."""
+    """As pandas names an array's columns; CatBoost matches columns by these names, too."""
     X = np.random.default_rng(3).normal(size=(300, 4))
     frame = pd.DataFrame(X, columns=names)
     model = fit("Regressor", frame, X[:, 0] * 2 + X[:, 1] * 5)
@@ -294,7 +294,7 @@ def test_one_hot_categories(grow_policy: str, tmp_path: Path) -> None:
 
 
 def hashed_frame(n: int = 400) -> tuple[Any, np.ndarray]:
-    """Columns of texts, numbers, truth values and pandas categories, and a target."""
+    """Columns of strings, numbers, booleans and pandas categories, and a target."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(17)
     frame = pd.DataFrame(
@@ -320,7 +320,7 @@ CATEGORICAL = ["text", "number", "flag", "coded", "unused"]
 @pytest.mark.parametrize("policy", ["SymmetricTree", "Depthwise", "Lossguide"])
 @pytest.mark.parametrize("kind", ["Regressor", "Classifier", "classes"])
 def test_one_hot_of_live_models(kind: str, policy: str, how: str, tmp_path: Path) -> None:
-    """A live model holds hashes of categories and no texts: frames are hashed as CatBoost does."""
+    """A live model holds only hashes of categories, so the values of a frame are hashed as CatBoost does."""
     frame, target = hashed_frame()
     y = {"Regressor": target, "Classifier": target > 1, "classes": np.digitize(target, [0, 1.5])}[kind]
     model_kind = catboost.CatBoostRegressor if kind == "Regressor" else catboost.CatBoostClassifier
@@ -374,7 +374,7 @@ def test_values_of_live_objects_are_what_their_classes_predict(loss: str, label:
 @pytest.mark.parametrize("bias", [-700.0, -300.0, -40.0, 0.0, 300.0, 700.0, 720.0])
 @pytest.mark.parametrize(("loss", "label"), [("Poisson", "count"), ("MultiClass", "class")])
 def test_exponentials_far_from_zero(loss: str, label: str, bias: float) -> None:
-    """CatBoost's own lies some hundred units in the last place from the true one there; so do these."""
+    """CatBoost's exponential is off by some hundred units in the last place there; ours must match it bit for bit."""
     X, target = rows(np.random.default_rng(0))
     model = fit("Classifier" if label == "class" else "Regressor", X, labels(label, target), loss_function=loss)
     n_outputs = gpuqs.from_model(model).n_outputs
@@ -385,7 +385,7 @@ def test_exponentials_far_from_zero(loss: str, label: str, bias: float) -> None:
 
 @pytest.mark.parametrize("n_classes", range(3, 10))
 def test_softmax_of_tiny_probabilities(n_classes: int) -> None:
-    """CatBoost takes exponentials of four at a time otherwise than of those that are left over."""
+    """CatBoost computes exponentials in groups of four differently from the remaining ones."""
     X, target = rows(np.random.default_rng(0))
     label = np.digitize(target, np.quantile(target, np.arange(1, n_classes) / n_classes))
     model = fit("Classifier", X, label, loss_function="MultiClass", iterations=3)
@@ -399,7 +399,7 @@ class CustomLoss:
 
 
 def test_a_classifiers_loss_must_be_of_classes() -> None:
-    """CatBoost makes probabilities of any loss's scores."""
+    """CatBoost turns the scores of any loss into probabilities; gpuqs refuses losses that are not for classes."""
     X, target = rows(np.random.default_rng(0))
     quiet = {"iterations": 2, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
     custom = catboost.CatBoostClassifier(loss_function=CustomLoss(), eval_metric="Logloss", **quiet)
@@ -410,7 +410,7 @@ def test_a_classifiers_loss_must_be_of_classes() -> None:
 
 @pytest.mark.parametrize("loss", ["Poisson", "RMSEWithUncertainty"])
 def test_a_regressors_values_follow_its_own_loss(loss: str, tmp_path: Path) -> None:
-    """One that holds a sum of models has none, whatever theirs was."""
+    """A regressor that holds a sum of models has no loss, whatever the losses of its parts."""
     X, target = rows(np.random.default_rng(0))
     label = labels("count" if loss == "Poisson" else "value", target)
     models = [fit("Regressor", X, label, loss_function=loss, random_seed=seed, iterations=3) for seed in (1, 2)]
@@ -431,7 +431,7 @@ def test_classes_that_training_did_not_meet_are_refused(params: dict[str, Any]) 
 
 
 def test_whole_numbers_of_arrays_are_categories(tmp_path: Path) -> None:
-    """As CatBoost takes them, whether the model knows its categories' texts (saved with a pool) or their hashes."""
+    """As in CatBoost, whether the model holds its categories' strings (saved with a pool) or only their hashes."""
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.integers(0, 3, 300), rng.integers(-2, 4, 300), rng.integers(-50, 50, 300)])
     target = X[:, 0] * 2.0 + np.array([3, -1, 4, 1, -5, 9])[X[:, 1]] + X[:, 2] / 9
@@ -502,7 +502,7 @@ def test_what_live_models_of_categories_refuse(tmp_path: Path) -> None:
 @pytest.mark.parametrize("colliding", [("k197303", "k345040"), (46613, 240975)])
 @pytest.mark.parametrize("both", [False, True])
 def test_texts_with_the_same_hash_are_one_category(colliding: tuple[Any, Any], both: bool, tmp_path: Path) -> None:
-    """Also where the model's file tells texts: CatBoost keeps 32 bits of their hashes."""
+    """Even if the model's file holds the strings: CatBoost keeps 32 bits of their hashes."""
     first, second = colliding
     column = [first, type(first)("7"), second if both else first] * 60
     frame = pd.DataFrame({"kind": column, "size": np.arange(180.0)})

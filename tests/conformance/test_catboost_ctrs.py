@@ -1,4 +1,4 @@
-"""CatBoost's statistics of categories (CTRs), live, from both kinds of files and by every way in, bit for bit."""
+"""CatBoost's category statistics (CTRs): live models, both file formats, all kinds of input, bit for bit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Trained(NamedTuple):
 
 
 def frames() -> tuple[Any, Any]:
-    """Rows to train on, and others with categories that training has not met."""
+    """Rows to train on, and others with categories unseen in training."""
     rng = np.random.default_rng(4)
     n = 1500
     frame = pd.DataFrame(
@@ -127,7 +127,7 @@ def test_live_models_and_files(name: str, tmp_path: Path) -> None:
         for model in models:
             np.testing.assert_array_equal(model.predict(X, "raw"), expected)
         if len(X):
-            for model in models[:3]:  # CatBoost numbers the leaves of its JSON anew
+            for model in models[:3]:  # CatBoost renumbers the leaves of its JSON
                 np.testing.assert_array_equal(model.predict(X, "leaf"), booster.calc_leaf_indexes(given))
 
 
@@ -176,7 +176,7 @@ def test_ways_in() -> None:
 
 
 def test_few_rows_of_a_frame() -> None:
-    """Their values are taken out all together; columns may come in another order, and with others between."""
+    """Their values are read in one pass; columns may be in another order, with unrelated ones between them."""
     booster, _, other = trained("defaults")
     model, other = gpuqs.from_model(booster), other.copy()
     other.loc[:9, "weight"], other.loc[5:20, "size"] = np.float32(1e-42), 1e300
@@ -191,7 +191,7 @@ def test_few_rows_of_a_frame() -> None:
             for start in (0, 4, 25, 77, 300):
                 got = model.predict(frame[start : start + n], "raw")
                 np.testing.assert_array_equal(got, expected[start : start + n])
-    for n in (1, 300):  # few at once, and more column by column
+    for n in (1, 300):  # few rows are read in one pass, more column by column
         for wrong in (None, 1.0):
             with pytest.raises(InputError, match="city"):
                 model.predict(objects[:n].assign(city=pd.Series([1, wrong] * n, dtype=object)[1 : n + 1]), "raw")
@@ -209,7 +209,7 @@ def test_whole_numbers_of_arrays() -> None:
     booster = catboost.CatBoostRegressor(**quiet).fit(X, target, cat_features=[0, 1])
     model = gpuqs.from_model(booster)
     assert model.forest.ctrs is not None
-    X[::5, 0], X[::3, 2] = 1_000_000, 2**24 + 1  # not seen; and no float32
+    X[::5, 0], X[::3, 2] = 1_000_000, 2**24 + 1  # unseen, and not representable in float32
     turned = X[:, ::-1].copy()[:, ::-1]
     for given in (X, X.astype(np.int32), np.asfortranarray(X), turned, X.tolist(), X.astype(object)):
         np.testing.assert_array_equal(model.predict(given), booster.predict(X))
@@ -246,7 +246,7 @@ def test_verify(tmp_path: Path) -> None:
 
 
 def test_csv_spells_categories_as_tables_of_ctrs_tell(tmp_path: Path) -> None:
-    """They tell the hashes of categories; where they do not, a column of truth values may hold texts."""
+    """They give the hashes of categories; if they do not, a column of booleans may hold strings."""
     frame, other = frames()
     target = frame["flag"] + (frame["code"] % 3) / 3
     quiet = {"iterations": 20, "one_hot_max_size": 0, "verbose": 0, "allow_writing_files": False, "random_seed": 1}

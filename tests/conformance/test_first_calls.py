@@ -1,4 +1,4 @@
-"""First calls, by the forest's own arrays: the bits of all others."""
+"""A model's first call uses the forest's own arrays and gives the same bits as later calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_walks_over_the_forest_as_it_is(kind: str, isa: str) -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_first_calls_and_all_others(kind: str, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every kind of answer; the forest is laid out by the second call."""
+    """Every kind of output; the second call builds the layout."""
     rng, made = np.random.default_rng(22), []
     forest = KINDS[kind](rng)
     if weighted and not forest.has_linear_leaves:

@@ -1,7 +1,7 @@
-"""All ways of `walk`, over nodes and leaves and over nodes alone: equal to `reference`, whichever it takes here.
+"""All variants of `walk`, over nodes and leaves and over nodes only, equal `reference`.
 
-It takes walks over nodes alone only where they are known to be faster; here they run wherever there is a kernel. It
-takes wide links only for trees of many leaves over many columns; here for all.
+`walk` uses nodes-only walks only where they are known to be faster; here they run wherever a kernel exists. It uses
+wide links only for trees with many leaves over many columns; here for all trees.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check(forest: Forest, X: np.ndarray, params: Params, n_threads: int = 1) -> 
 @pytest.mark.parametrize("max_leaves", [1, 2, 3, 16, 400])
 @pytest.mark.parametrize("n", [0, 1, 2, 15, 16, 17, 31, 64, 65, 300])
 def test_any_number_of_documents(n: int, max_leaves: int, dtype: type) -> None:
-    """Trees of one leaf lie before, between and after others; lists and registers end in the middle of a tree."""
+    """Single-leaf trees come before, between and after others; lists and registers end in the middle of a tree."""
     rng = np.random.default_rng(n * 1000 + max_leaves)
     forest = random_forest(rng, n_trees=1 + 90 // max_leaves, max_leaves=max_leaves, n_features=5)
     X = probing_documents(rng, forest, n, dtype)
@@ -69,7 +69,7 @@ def test_any_number_of_documents(n: int, max_leaves: int, dtype: type) -> None:
 
 @pytest.mark.parametrize("n", [1, 3, 15, 16, 40])
 def test_many_trees(n: int) -> None:
-    """More than a list holds."""
+    """More trees than a list holds."""
     rng = np.random.default_rng(n)
     forest = random_forest(rng, n_trees=2_500, max_leaves=4, n_features=3)
     X = probing_documents(rng, forest, n, np.float32)
@@ -95,7 +95,7 @@ def test_deep_trees_and_missing_values(shape: str, values: str) -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("shape", "leaves"), [("random", 3000), ("chain", 700), ("zigzag", 900), ("complete", 600)])
 def test_walks_below_tops(shape: str, leaves: int, dtype: type) -> None:
-    """Words of documents, the last in part, tree blocks, and trees that are tops alone."""
+    """Words of documents (the last partly filled), tree blocks, and trees that consist of a top only."""
     rng = np.random.default_rng(leaves)
     sizes = (leaves, 1, leaves, 255, leaves)
     trees = [random_forest(rng, n_trees=9, max_leaves=n, shape=shape, n_thresholds=700) for n in sizes]
@@ -109,7 +109,7 @@ def test_walks_below_tops(shape: str, leaves: int, dtype: type) -> None:
 
 @pytest.mark.parametrize("small", [(1, 2), (2, 1), (1, 1, 2), (1, 1), (2, 2), (1, 3, 1, 2)], ids=str)
 def test_tree_blocks_of_a_node_or_none_below_tops(small: tuple[int, ...]) -> None:
-    """Each of them decides for all words of documents before the next one does."""
+    """Each tree block handles all words of documents before the next one starts."""
     rng = np.random.default_rng(len(small))
     sizes = (600, *small, 600, 600, 600, 600)
     forest = joined([random_forest(rng, n_trees=1, max_leaves=n, shape="complete") for n in sizes])
@@ -140,7 +140,7 @@ def test_no_trees() -> None:
 
 @pytest.mark.parametrize("most", [1, 50, 200])
 def test_blocks_that_would_be_too_large(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of trees by their items, of documents by their values."""
+    """Tree blocks are limited by their number of items, document blocks by their number of values."""
     monkeypatch.setattr(walk, "MOST_TOGETHER", most)
     monkeypatch.setattr(walk, "MOST_VALUES", most)
     rng = np.random.default_rng(most)
@@ -151,7 +151,7 @@ def test_blocks_that_would_be_too_large(most: int, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("n_left", [1 << 19, 1 << 20])
 def test_links_of_all_bits(n_left: int) -> None:
-    """A tree that leans left, whose root's link has the highest bit of 32 set; and one that needs one more."""
+    """A left-leaning tree whose root's link has the highest of 32 bits set, and one that needs one more bit."""
     forest = leaning_forest(n_left, 600)
     X = np.random.default_rng(1).normal(size=(40, 600)) - 0.5
     X[::5, 0] = 9.0  # to the right of the root

@@ -23,7 +23,7 @@ COMPILED = [name for name, engine in ENGINES.items() if name != "reference" and 
 
 
 def bits(scores: np.ndarray) -> np.ndarray:
-    """The scores as whole numbers: equal only where the scores are equal bit for bit."""
+    """View scores as integers, which are equal only if the scores are equal bit for bit."""
     return scores.view(f"i{scores.itemsize}")
 
 
@@ -32,7 +32,7 @@ def engines_of(model: Model) -> list[str]:
 
 
 def assert_every_engine_agrees(model: Model, X: np.ndarray, **options: object) -> None:
-    """Exit leaves, exact and fast raw scores are those of `reference`, bit for bit."""
+    """Exit leaves and exact and fast raw scores equal those of `reference` bit for bit."""
     answers = [("leaf", "exact"), ("raw", "exact"), ("raw", "fast")]
     expected = [model.predict(X, output, precision=p, engine="reference") for output, p in answers]
     for engine in engines_of(model):
@@ -71,7 +71,7 @@ def test_every_batch_size(isa: str, n: int, dtype: type) -> None:
 
 @cache
 def stumps(n: int) -> tuple[Model, np.ndarray]:
-    """A feature of ``n`` thresholds, some of them closer together than float32 can tell."""
+    """A feature with ``n`` thresholds, some closer together than float32 can distinguish."""
     rng = np.random.default_rng(n)
     thresholds = rng.normal(size=n)
     close = rng.random(n) < 0.5
@@ -104,7 +104,7 @@ BIG = {
     "128 leaves": {"n_trees": 40, "max_leaves": 128, "n_thresholds": 3000, "shape": "complete"},
     "chains of 128 leaves": {"n_trees": 40, "max_leaves": 128, "shape": "chain"},
     "129 leaves": {"n_trees": 40, "max_leaves": 129, "n_thresholds": 3000, "shape": "complete"},
-    # The most whose leaves one byte numbers, and one more.
+    # The most leaves that a one-byte leaf index allows, and one more.
     "256 leaves": {"n_trees": 20, "max_leaves": 256, "n_thresholds": 3000, "shape": "complete"},
     "chains of 256 leaves": {"n_trees": 20, "max_leaves": 256, "shape": "chain"},
     "257 leaves": {"n_trees": 20, "max_leaves": 257, "n_thresholds": 3000, "shape": "complete"},
@@ -131,7 +131,7 @@ BIG = {
 
 @cache
 def big(name: str) -> tuple[Model, np.ndarray, np.ndarray]:
-    """Model, documents and their exit leaves (by `walk`, which smaller tests hold to `reference`)."""
+    """Model, documents and their exit leaves by `walk`, which smaller tests compare with `reference`."""
     rng = np.random.default_rng(5)
     model = Model(random_forest(rng, **BIG[name]))
     X = probing_documents(rng, model.forest, 130)
@@ -152,7 +152,7 @@ def test_forests_beyond_every_small_size(isa: str, name: str) -> None:
             np.testing.assert_array_equal(bits(got), bits(expected), err_msg=f"{engine} {precision}")
 
 
-#: Which output each of so many trees adds to, of so many.
+#: Functions that assign each of `n_trees` trees to one of `n` outputs.
 ORDERS = {
     "in turn": lambda rng, n_trees, n: np.arange(n_trees) % n,
     "one after the other": lambda rng, n_trees, n: np.arange(n_trees) * n // n_trees,
@@ -187,7 +187,7 @@ def test_leaves_of_every_width(isa: str, n_outputs: int) -> None:
     [(2, 1100, "float64"), (3, 1500, "float32"), (17, 250, "float64"), (50, 100, "float64")],
 )
 def test_leaves_that_share_vectors(isa: str, n_outputs: int, max_leaves: int, sum_dtype: str) -> None:
-    """As those of fully grown trees do: most are of one class alone."""
+    """As in fully grown trees, where most leaves hold a single class."""
     rng = np.random.default_rng(n_outputs)
     fields = {"n_outputs": n_outputs, "vector_leaves": True, "sum_dtype": sum_dtype}
     forest = random_forest(rng, n_trees=40, max_leaves=max_leaves, shape="complete", n_thresholds=500, **fields)
@@ -196,7 +196,7 @@ def test_leaves_that_share_vectors(isa: str, n_outputs: int, max_leaves: int, su
     forest = replace(forest, leaf_value=vectors[rng.integers(0, len(vectors), len(forest.leaf_value))])
     for shared in (forest, replace(forest, tree_weight=weights)):
         assert len(leaf_values(shared, number_leaves(shared).position, "exact", shared=True).row)
-        for n in (1, 5, 600):  # more than become rows at a time
+        for n in (1, 5, 600):  # more than are turned into rows at a time
             assert_every_engine_agrees(Model(shared), probing_documents(rng, shared, n), n_threads=1 + n % 2)
 
 
@@ -227,7 +227,7 @@ def test_documents_pass_superblocks_together(isa: str, n: int, monkeypatch: pyte
 def test_blocks_of_documents_pass_superblocks_of_all_leaves(
     isa: str, fields: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sums that lie document by document, and values of documents beyond the first block."""
+    """Sums stored document by document, and values of documents after the first block."""
     make_superblocks_small(monkeypatch)
     rng = np.random.default_rng(6)
     forest = random_forest(rng, n_trees=200, max_leaves=17, n_thresholds=400, **fields)
@@ -240,7 +240,7 @@ def test_blocks_of_documents_pass_superblocks_of_all_leaves(
 
 
 def test_more_tested_features_than_16_bits_count() -> None:
-    """No document has so many values that any engine may confuse two of them."""
+    """More than 65,536 tested features do not make any engine confuse two columns."""
     rng = np.random.default_rng(5)
     forest = random_forest(rng, n_trees=70, max_leaves=1000, shape="complete")
     forest = replace(forest, n_features=forest.n_nodes, feature=np.arange(forest.n_nodes, dtype=np.int32))
@@ -293,7 +293,7 @@ def test_fast_is_as_near_to_exact_as_the_grid_promises(sum_dtype: str) -> None:
     largest = np.abs(forest.leaf_value).max()
     half_step = 2.0 ** np.ceil(np.log2(largest)) / 2**23 / 2
     exact, fast = (model.predict(X, "raw", precision=p).astype(np.float64) for p in ("exact", "fast"))
-    # What the sums' own type loses: n_trees roundings of at most the largest partial sum.
+    # Rounding error of the sum type: n_trees roundings, each of at most the largest partial sum.
     rounding = forest.n_trees * np.finfo(sum_dtype).eps * (forest.n_trees * largest + np.abs(forest.base_score).max())
     error = np.abs(fast - exact).max()
     assert 0 < error <= forest.n_trees * half_step + rounding
@@ -312,7 +312,7 @@ def test_exact_gives_the_same_bits_however_the_work_is_split(isa: str) -> None:
 
 @pytest.mark.parametrize("max_leaves", [9, 40])
 def test_threads_share_trees_of_several_outputs(isa: str, max_leaves: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All trees' values are then added at once: more of an output than 32 bits hold sums of."""
+    """The values of all trees are then added at once: more per output than 32-bit sums can hold."""
     make_superblocks_small(monkeypatch)
     rng = np.random.default_rng(max_leaves)
     model = Model(random_forest(rng, n_trees=300, max_leaves=max_leaves, n_thresholds=400, n_outputs=2))

@@ -1,4 +1,4 @@
-"""LightGBM's and XGBoost's own keywords, and what early stopping leaves, against the libraries themselves."""
+"""LightGBM's and XGBoost's own keywords and early-stopped models, compared with the libraries."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def stopped_lightgbm() -> lgb.Booster:
     data = [lgb.Dataset(X[:200], TARGET[:200]), lgb.Dataset(X[200:], NOISE)]
     params = {"num_leaves": 7, "learning_rate": 0.05, "verbose": -1, "num_threads": 1, "min_data_in_leaf": 5}
     booster = lgb.train(params, data[0], 12, valid_sets=[data[1]])
-    booster.best_iteration = 4  # as lightgbm.early_stopping leaves it with a model that is kept longer
+    booster.best_iteration = 4  # as lightgbm.early_stopping leaves it if later trees are kept
     return booster
 
 
@@ -91,7 +91,7 @@ def test_lightgbms_best_iteration(tmp_path: Path) -> None:
     assert (model.best_iteration, model.n_iterations, booster.num_trees()) == (4, 4, 12)
     for iterations in ({}, {"num_iteration": None}, {"num_iteration": 2}, {"num_iteration": model.best_iteration}):
         assert_same(model.predict(X, **iterations), booster.predict(X, **iterations))
-    # What lies behind the best iteration was left behind: asking for it is an error, not another answer.
+    # Trees after the best iteration were dropped: asking for them is an error.
     for iterations in ({"num_iteration": -1}, {"num_iteration": 7}, {"start_iteration": 2}):
         with pytest.raises(ValueError, match=r"stops at its best.*8 that follow.*num_iteration=-1"):
             model.predict(X, **iterations)
@@ -139,7 +139,7 @@ def test_xgboost(name: str, iterations: dict[str, Any]) -> None:
     data = xgb.DMatrix(x)
     assert_same(model.predict(x, output_margin=True, **iterations), booster.predict(data, output_margin=True, **theirs))
     first, last = theirs.pop("iteration_range", (0, 0)) if iterations else (0, 0)
-    # XGBoost gives leaves from the first iteration on only.
+    # XGBoost gives leaves only for ranges that start at the first iteration.
     leaves = booster.predict(data, pred_leaf=True, iteration_range=(0, last)).reshape(len(x), -1)
     skipped = model.forest.iteration_starts[first]
     assert_same(model.predict(x, pred_leaf=True, **iterations), leaves[:, skipped:].astype(np.int32))
@@ -152,7 +152,7 @@ def test_xgboost_refuses_iterations_that_are_not_there(beyond: tuple[int, int]) 
     booster, model = boosted("labels")
     with pytest.raises(ValueError, match="not within the model's 6 iterations"):
         model.predict(X, iteration_range=beyond)
-    if 0 <= beyond[0] <= 6:  # else XGBoost reads beyond its table of iterations, and refuses by chance
+    if 0 <= beyond[0] <= 6:  # otherwise XGBoost reads past its table of iterations and refuses or not by chance
         with pytest.raises(xgb.core.XGBoostError):
             booster.predict(xgb.DMatrix(X), iteration_range=beyond)
 
@@ -171,7 +171,7 @@ def test_labels_of_softmax(tmp_path: Path) -> None:
         assert_same(read.predict(X, "class"), labels.astype(np.int64))
         assert read.predict(X[:0]).shape == (0,)
         assert read.predict(X, "raw").shape == (len(X), 4)
-    # The classifier makes probabilities of the margins, and so it is with its object.
+    # The classifier turns the margins into probabilities, so gpuqs does so for the estimator, too.
     classifier = xgb.XGBClassifier(objective="multi:softmax", n_estimators=6, max_depth=3).fit(X, CLASSES)
     read = gpuqs.from_model(classifier)
     np.testing.assert_array_equal(read.predict(X), classifier.predict_proba(X))
@@ -224,7 +224,7 @@ def test_a_stopped_xgbmodel_is_as_its_own_predict_uses_it() -> None:
 
 
 def test_dart_is_scored_as_a_matrix_is() -> None:
-    """README says so: XGBoost's prediction in place adds DART's trees up in another way."""
+    """As README says: XGBoost's in-place prediction sums DART's trees in another way."""
     trained = xgboost_trained("dart")
     x = trained.rows.astype(np.float32)
     ours = trained.model.predict(x)

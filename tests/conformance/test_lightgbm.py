@@ -20,7 +20,7 @@ lgb = pytest.importorskip("lightgbm")
 
 @cache
 def expected(name: str, dtype: type) -> Expected:
-    """Documents; LightGBM's raw scores, values and exit leaves."""
+    """Documents with LightGBM's raw scores, values and exit leaves."""
     trained = lightgbm_trained(name)
     X = documents(trained, dtype, infinite=True)
     booster = trained.booster
@@ -58,7 +58,7 @@ def test_other_types_of_documents(name: str, dtype: type) -> None:
 @pytest.mark.parametrize("name", ["regression", "nan"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_floats_of_another_byte_order(name: str, dtype: type) -> None:
-    """LightGBM casts them to float32, doubles, too: some cross a threshold."""
+    """LightGBM casts them to float32, even float64 values, so that some cross a threshold."""
     trained = lightgbm_trained(name)
     X = documents(trained, dtype, infinite=True)
     swapped = X.astype(X.dtype.newbyteorder())
@@ -75,7 +75,7 @@ def test_lists() -> None:
 
 
 def test_objects_at_thresholds() -> None:
-    """Of lists with None and arrays of objects LightGBM makes float32, of lists of floats float64."""
+    """LightGBM converts lists with None and object arrays to float32, but lists of floats to float64."""
     trained = lightgbm_trained("regression")
     forest = trained.model.forest
     X = np.tile(np.nan_to_num(trained.rows[:1]), (forest.n_nodes, 1))
@@ -88,7 +88,7 @@ def test_objects_at_thresholds() -> None:
 
 
 def test_arrays_of_objects_for_estimators(tmp_path: Path) -> None:
-    """An estimator's ``predict`` has scikit-learn make float64 of them first; of lists it does not."""
+    """An estimator's ``predict`` first lets scikit-learn convert object arrays, but not lists, to float64."""
     pytest.importorskip("sklearn")
     from gpuqs.sklearn import wrap
 
@@ -140,7 +140,7 @@ def test_part_of_the_trees(name: str, first: int, n: int) -> None:
 
 @pytest.mark.parametrize("name", LIGHTGBM)
 def test_fast_scores_are_within_their_bound(name: str) -> None:
-    """Half a step of the fixed-point grid for each tree, and what the library's own sums round off."""
+    """Half a step of the fixed-point grid per tree, plus the rounding error of the library's own sums."""
     model = lightgbm_trained(name).model
     X, raw = expected(name, np.float32).X, expected(name, np.float32).raw
     values = model._programs.get("reference", "fast", None).values
@@ -169,7 +169,7 @@ def test_frames_with_categories(kind: str) -> None:
     np.testing.assert_array_equal(model.predict(other, "raw"), raw)
     table = pytest.importorskip("pyarrow").Table.from_pandas(other)
     np.testing.assert_array_equal(model.predict(table, "raw"), raw)
-    if kind == "text":  # columns of plain text are coded, too
+    if kind == "text":  # columns of plain strings are coded, too
         texts = other.assign(c1=other["c1"].astype(object))
         np.testing.assert_array_equal(model.predict(texts, "raw"), raw)
         np.testing.assert_array_equal(model.predict(table.set_column(1, "c1", table["c1"].cast("string")), "raw"), raw)
@@ -177,7 +177,7 @@ def test_frames_with_categories(kind: str) -> None:
         np.testing.assert_array_equal(placed.predict(texts, "raw"), raw)
         with pytest.raises(InputError, match="'c5' holds numbers, but the model's categories are texts"):
             placed.predict(frame.assign(c5=1.0))
-    else:  # and numbers by their value, where the columns are known
+    else:  # and numbers by value if the category columns are known
         for number in ("float64", "Int64"):
             numbers = other.assign(c1=other["c1"].astype(number))
             with pytest.raises(InputError, match=r"2 category columns .* and X has 1: 'c5'"):
@@ -200,7 +200,7 @@ def test_class_labels(labels: list) -> None:
 
 
 def test_a_classifier_of_a_callers_own_objective_gives_no_labels() -> None:
-    """LightGBM itself gives raw scores: what they say of classes is the caller's to know."""
+    """LightGBM itself returns raw scores here: only the caller knows how they map to classes."""
 
     def logistic(y: np.ndarray, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p = 1 / (1 + np.exp(-raw))

@@ -104,7 +104,7 @@ def test_engines(isa: str, name: str, engine: str) -> None:
 
 
 def by_definition(forest: Forest, X: np.ndarray, leaves: np.ndarray) -> np.ndarray:
-    """Each tree's output: the constant and the terms in order, or the leaf's value where one is missing."""
+    """Each tree's output: the constant plus the terms in order, or the leaf's value if a term's feature is missing."""
     out = np.empty(leaves.shape)
     for place, position in np.ndenumerate(leaves):
         row, tree = place
@@ -169,7 +169,7 @@ def test_every_engine_adds_what_reference_does(isa: str, n_outputs: int, max_lea
     assert len(engines) > 2
     for n, dtype in product((1, 7, 70, 600), (np.float64, np.float32)):
         X = probing_documents(rng, forest, n, dtype)
-        X[np.abs(X) <= ZERO_THRESHOLD] = 0  # made-up thresholds may lie among such numbers, LightGBM's do not
+        X[np.abs(X) <= ZERO_THRESHOLD] = 0  # generated thresholds may lie among such tiny numbers, LightGBM's do not
         X[:, 0] = rng.normal(size=n)
         margin = rng.normal(size=(n, n_outputs))
         for options in ({}, {"trees": slice(3, 30)}, {"base_margin": margin}):
@@ -182,7 +182,7 @@ def test_every_engine_adds_what_reference_does(isa: str, n_outputs: int, max_lea
 
 
 def test_sparse_documents_hold_what_models_take() -> None:
-    """Features of linear models are read, also where no tree tests them."""
+    """Features of linear models are read even if no tree tests them."""
     _, model, X = trained("regression")
     forest = model.forest
     untested = sorted(set(range(9)) - set(np.unique(forest.feature).tolist()))
@@ -208,7 +208,7 @@ def test_what_is_refused() -> None:
 
 @pytest.mark.parametrize("coefficient", ["1e34", "nan", "inf", "-nan"])
 def test_numbers_next_to_zero_and_odd_coefficients(coefficient: str) -> None:
-    """LightGBM takes numbers up to 1e-35 for 0, but in CSR matrices and Arrow tables."""
+    """LightGBM treats numbers up to 1e-35 as 0, except in CSR matrices and Arrow tables."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2))
     quiet = {"verbosity": -1, "num_threads": 1, "num_leaves": 3, "linear_tree": True}
@@ -222,7 +222,7 @@ def test_numbers_next_to_zero_and_odd_coefficients(coefficient: str) -> None:
     rows = np.array([[a, b] for a in [*near, 2e-35, 1.0] for b in [*near, -1.0]])
     sparse, pa = pytest.importorskip("scipy.sparse"), pytest.importorskip("pyarrow")
     pd = pytest.importorskip("pandas")
-    stored = rows[(np.abs(rows) != float(limit)).all(axis=1)]  # whose negative gpuqs refuses in sparse matrices
+    stored = rows[(np.abs(rows) != float(limit)).all(axis=1)]  # gpuqs refuses its negative in sparse matrices
     for form in (
         rows, rows.astype(np.float32), np.asfortranarray(rows), pd.DataFrame(rows, columns=booster.feature_name()),
         sparse.csr_matrix(stored), sparse.csc_matrix(stored),

@@ -1,4 +1,4 @@
-"""XGBModel(missing=...): a number that stands for missing values, in all kinds of documents, beside the estimator."""
+"""XGBModel(missing=...): a number that stands for missing values, in all kinds of documents, against the estimator."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ import gpuqs
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.sklearn import wrap
 
-#: Which XGBoost rounds by its shortest decimals, though it lies halfway between two float32 itself; and what it gets.
+#: A number halfway between two float32, and the float32 that XGBoost gets, which rounds its shortest decimal form.
 HALFWAY, ROUNDED = -2.899818945299814e-26, float(np.float32(-2.899819099374209e-26))
-#: 0.1 and 2**24 + 1 are no float32.
+#: 0.1 and 2**24 + 1 are not representable in float32.
 NUMBERS = (-999, 0, 0.1, 2**24 + 1, float("inf"), HALFWAY)
 
 
 @cache
 def rows(missing: float, seed: int = 0) -> np.ndarray:
-    """Whole numbers and fractions, a fifth of them missing by the number, some by NaN; float64."""
+    """Integers and fractions as float64; a fifth are the missing number, some are NaN."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(700, 5)) * [1, 1, 50, 1, 1]
     X[:, 2] = np.round(X[:, 2])
@@ -68,14 +68,14 @@ def test_scores_are_the_estimators(kind: str, missing: float) -> None:
     theirs, model = estimator(missing), gpuqs.from_model(estimator(missing))
     for n in (1, 3, 40, 700):
         X = MAKERS[kind](rows(missing, 1)[:n])
-        for _ in range(2):  # a first call goes another way
+        for _ in range(2):  # the first call takes another path
             np.testing.assert_array_equal(model.predict(X), theirs.predict(X))
         np.testing.assert_array_equal(model.predict(X, output_margin=True), theirs.predict(X, output_margin=True))
         np.testing.assert_array_equal(model.predict(X, "leaf"), theirs.apply(X))
 
 
 def test_the_number_counts() -> None:
-    """Else the tests above would show nothing."""
+    """The missing number changes scores; otherwise the tests above would show nothing."""
     for missing in NUMBERS:
         X, model = rows(missing, 1), gpuqs.from_model(estimator(missing))
         of_booster = gpuqs.from_model(estimator(missing).get_booster())
@@ -106,7 +106,7 @@ def test_wherever_a_model_goes(missing: float, tmp_path: Path) -> None:
     given = X.copy()
     assert model.predict(given, out=out) is out
     np.testing.assert_array_equal(out, expected)
-    np.testing.assert_array_equal(given, X)  # what callers give stays as it is
+    np.testing.assert_array_equal(given, X)  # the caller's array is unchanged
 
 
 def test_large_batches_on_several_threads() -> None:
@@ -117,7 +117,7 @@ def test_large_batches_on_several_threads() -> None:
 
 
 def test_files_of_older_versions_and_others_say_so(tmp_path: Path) -> None:
-    """A reader that does not know of such numbers must not take the file."""
+    """A reader that does not know about missing numbers must not accept the file."""
     gpuqs.from_model(estimator(-999)).save(tmp_path / "numbers")
     gpuqs.from_model(estimator(-999).get_booster()).save(tmp_path / "none")
     versions = [int.from_bytes((tmp_path / name).read_bytes()[8:12], "little") for name in ("numbers", "none")]
@@ -126,7 +126,7 @@ def test_files_of_older_versions_and_others_say_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("n_trees", [1, 20])
 def test_columns_that_no_tree_tests_are_left_out(n_trees: int) -> None:
-    """Also where they are many, and those tested few."""
+    """Even if there are many of them and few tested columns."""
     X = np.zeros((900, 40), np.float32)
     X[:, [3, 17]] = rows(-999, 3)[np.arange(900) % 700, :2]
     target = np.nan_to_num(X[:, 3] + X[:, 17] ** 2)

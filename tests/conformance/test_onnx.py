@@ -28,7 +28,7 @@ TYPES = {np.float32: TensorProto.FLOAT, np.float64: TensorProto.DOUBLE, np.int64
 TYPES[np.int32] = TensorProto.INT32
 ML = "ai.onnx.ml"
 
-#: A node of a tree: (mode, feature, threshold, true child, false child, missing goes to true), or its leaf's weights.
+#: An inner node (mode, feature, threshold, true child, false child, missing goes to true), or the weights of a leaf.
 Node = tuple[str, int, float, int, int, int] | dict[int, float]
 STUMP: list[Node] = [("BRANCH_LEQ", 0, 0.5, 1, 2, 0), {0: -1.5}, {0: 2.5}]
 
@@ -40,7 +40,7 @@ def operator(
     inputs: tuple[str, ...] = ("X",),
     **more: Any,
 ) -> Any:
-    """The operator's node; a classifier where there are labels."""
+    """The operator's node; a classifier if labels are given."""
     rows = [(t, n, node) for t, tree in enumerate(trees) for n, node in enumerate(tree)]
     inner = [("LEAF", 0, 0.0, 0, 0, 0) if isinstance(node, dict) else node for *_, node in rows]
     names = ("modes", "featureids", "values", "truenodeids", "falsenodeids", "missing_value_tracks_true")
@@ -69,7 +69,7 @@ def model_of(
     n_features: int | None = None,
     opset: int = 3,
 ) -> Any:
-    """A model of these nodes (or of one), whose outputs are of types that onnxruntime finds out."""
+    """A model of these nodes (or one node), whose output types onnxruntime infers."""
     nodes = nodes if isinstance(nodes, list) else [nodes]
     outputs = outputs or list(nodes[-1].output)
     graph = helper.make_graph(
@@ -145,7 +145,7 @@ def random_trees(seed: int, n_trees: int, n_outputs: int, per_tree: bool, modes:
 
 
 def labels_for(dtype: type) -> list | None:
-    """None, but for whole numbers: onnxruntime's regressors take none, its classifiers do."""
+    """Labels for integer dtypes, else None: onnxruntime's regressors do not accept integers, its classifiers do."""
     return [0, 1] if np.issubdtype(dtype, np.integer) else None
 
 
@@ -169,7 +169,7 @@ def test_modes(mode: str, dtype: type, tracks_true: int) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_chains_of_equality(dtype: type) -> None:
-    """Converters write a category set as tests for equality, one after another, that share their true child."""
+    """Converters write a category set as a chain of equality tests that share their true child."""
     rng = np.random.default_rng(12)
     trees: list[list[Node]] = []
     for t in range(40):
@@ -250,7 +250,7 @@ def test_two_classes_by_one(positive: bool, column: int, post: str, base: list |
 
 
 def test_class_at_the_bound() -> None:
-    """Scores of exactly 1/2 (probabilities) and 0 are the first class's."""
+    """Scores of exactly 1/2 (probabilities) or 0 select the first class."""
     for weights in ([0.25, 0.5, 0.5000001], [-1.0, 0.0, 1e-30]):
         tree = [("BRANCH_LEQ", 0, 0.0, 1, 2, 0), {0: weights[0]}, ("BRANCH_LEQ", 0, 1.0, 3, 4, 0), {0: weights[1]}]
         model = model_of(operator([[*tree, {0: weights[2]}]], ["a", "b"]))
@@ -393,7 +393,7 @@ def test_factors_of_one(kind: str, inputs: list[str], raw: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["Mul", "Div"])
 def test_what_is_no_factor_of_one(kind: str) -> None:
-    """1 / Y, and a 1 that makes a row of each score."""
+    """1 / Y is not a factor of one, nor is a 1 whose shape turns each score into a row."""
     for inputs, dims in ((["one", "Y"], [1] * (kind == "Div")), (["Y", "one"], [1, 1, 1])):
         model = model_of([operator(random_trees(9, 9, 2, True)), helper.make_node(kind, inputs, ["Z"])])
         if dims:
@@ -459,7 +459,7 @@ REFUSED = {
     # onnxruntime adds a base value only where a document met a weight.
     "base_values of a target": ([operator([[STUMP[0], {0: 1.0, 1: 2.0}, {0: 3.0}]], base_values=[10.0, 20.0])], None),
     "base_values of a class": ([operator([[STUMP[0], {0: -1.0}, {}]], [0, 1], base_values=[0.5])], None),
-    # Even zeros: it takes the first column for the second class's then.
+    # Even if they are zeros: onnxruntime then takes the first column for the second class's.
     "two classes with base_values": (
         [operator([[STUMP[0], {0: 1.0, 1: -1.0}, {0: -3.0, 1: 3.0}]], [0, 1], base_values=[0.0, 0.0])],
         None,
@@ -553,7 +553,7 @@ def test_catboost_writes_onnx(kind: str, tmp_path: Path) -> None:
 
 
 def edited(name: str, **fields: Any) -> Any:
-    """A model of two trees, one attribute of which is something else, or (without fields) is missing."""
+    """A model of two trees with one attribute changed, or (without fields) removed."""
     model = model_of(operator([STUMP, STUMP]))
     attributes = model.graph.node[0].attribute
     (at,) = [i for i, attribute in enumerate(attributes) if attribute.name == name]
@@ -644,7 +644,7 @@ def test_recognised_by_content() -> None:
         b"tree\nversion=v4\n",
         b'{"learner": {}}',
         b"\x08\x09\x7f\x01",
-        b"\x08\x01\x12\x04\x0a\x02ab",  # CoreML's
+        b"\x08\x01\x12\x04\x0a\x02ab",  # CoreML
         b"\x08\x09\x3a\x02ab\xff\xff",
     ):
         assert not onnx_trees.recognises(other)
@@ -674,7 +674,7 @@ def test_a_name_that_is_no_text_without_protobufs_compiled_modules() -> None:
 
 
 def test_mutated_bytes() -> None:
-    """Whatever the bytes say: a forest whose every leaf is a number, or an error of ours."""
+    """Whatever the bytes: the result is a forest whose leaves are all numbers, or one of our errors."""
     data = model_of(operator(random_trees(10, 3, 1, False), base_values=[0.5]), n_features=5).SerializeToString()
     rng = np.random.default_rng(11)
     X = rng.normal(size=(3, 5)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Live objects that predict by methods or settings of their own are refused, whatever their library."""
+"""Live objects with custom prediction methods or settings are refused, whatever their library."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_estimators_with_methods_of_their_own(name: str) -> None:
     changed = fitted(base, options)
     changed.predict = lambda X: np.zeros(len(X))
     refused(changed, REFUSED.format("predict", name))
-    # What changes training alone, or adds to it, is the library's.
+    # A class that changes only training, or adds methods, still predicts as the library does.
     named = type(name, (base,), {"describe": lambda self: "mine", "fit": lambda self, *data: base.fit(self, *data)})
     given = fitted(named, options)
     np.testing.assert_array_equal(wrap(given).predict(X), np.ravel(given.predict(X)))
@@ -86,7 +86,7 @@ def test_what_methods_of_the_library_call(name: str, method: str, own: Any) -> N
     model = fitted(base, options)
     for owner in (name, "Between"):
         if hasattr(own, "__module__"):
-            own.__module__ = base.__module__  # what a function says of itself proves nothing
+            own.__module__ = base.__module__  # a function's own __module__ proves nothing
         between = type(owner, (base,), {method: own})
         model.__class__ = type(name, (between,), {}) if owner == "Between" else between
         refused(model, REFUSED.format(method, name))
@@ -107,7 +107,7 @@ def test_methods_that_an_object_or_its_class_was_given(name: str, monkeypatch: p
 
 
 class Wrapping:
-    """A wrapper that is no function, as wrapt's; it says of itself what the wrapped method does."""
+    """A wrapper that is not a function, like wrapt's; it reports the wrapped method's attributes as its own."""
 
     def __init__(self, method: Any) -> None:
         functools.update_wrapper(self, method)
@@ -118,7 +118,7 @@ class Wrapping:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_methods_that_are_wrapped_where_they_lie(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As autologging does: `functools.wraps` copies the library's ``__module__``."""
+    """Methods patched in place, as autologging does: `functools.wraps` copies the library's ``__module__``."""
     base, options = KINDS[name]
     model = fitted(base, options)
     owner = next(kind for kind in base.__mro__ if "predict" in vars(kind))
@@ -161,7 +161,7 @@ def test_trees_with_methods_of_their_own(name: str, trees: str) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_honest_classes_are_taken(name: str) -> None:
-    """What concerns training, parameters and people, and classes beside the library's that add to it."""
+    """Overrides that affect only training, parameters or display, and mixin classes that add methods."""
     base, options = KINDS[name]
 
     class Describing:
@@ -187,7 +187,7 @@ def test_honest_classes_are_taken(name: str) -> None:
         def score(self, *data: Any) -> float:
             return 0.0
 
-        # Libraries call what others have of these names.
+        # Libraries call methods with these names on other classes.
         def update(self, *data: Any) -> None: ...
         def shape(self) -> tuple[int, ...]: ...
         def transform(self, X: Any) -> Any: ...

@@ -1,6 +1,6 @@
-"""Models written by released versions of LightGBM and XGBoost, against the numbers those versions gave.
+"""Models written by released versions of LightGBM and XGBoost, compared with the results of those versions.
 
-`tests/data/make_models.py` makes the files, and says what they hold.
+`tests/data/make_models.py` makes the files and describes their content.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check(model: Model, file: str, name: str, dtype: str, engine: str) -> None:
     raw, got = array(answers["raw"]), model.predict(X, "raw", engine=engine)
     assert got.dtype == raw.dtype and got.shape == raw.shape
     if adds_base_score_last(file, name):
-        # From 1.3 on (dart: 1.4) XGBoost begins with the base score, as we do; here only that order differs.
+        # Since 1.3 (dart: 1.4) XGBoost starts sums with the base score, as we do; here only that order differs.
         per_tree, forest = model.predict(X, "per_tree", engine=engine), model.forest
         sums = np.zeros((len(X), forest.n_outputs), np.float32)
         for tree in range(forest.n_trees):
@@ -57,7 +57,7 @@ def check(model: Model, file: str, name: str, dtype: str, engine: str) -> None:
         bound = 2 * (forest.n_trees + 1) * 2.0**-24 * (np.abs(per_tree).sum(axis=1) + np.abs(forest.base_score).max())
         assert (np.abs(got.reshape(sums.shape) - raw.reshape(sums.shape)) <= bound[:, None]).all()
         got = (sums + forest.base_score.astype(np.float32)).reshape(raw.shape)
-    if model.forest.link == "expectiles":  # whose base scores are of exponentials by another machine's C library
+    if model.forest.link == "expectiles":  # base scores come from exponentials of another machine's C library
         np.testing.assert_allclose(got, raw, rtol=1e-5, atol=1e-6)
     else:
         np.testing.assert_array_equal(got.view(np.uint8), raw.view(np.uint8))
@@ -66,7 +66,7 @@ def check(model: Model, file: str, name: str, dtype: str, engine: str) -> None:
         assert got.dtype == values.dtype and got.shape == values.shape
         if model.forest.link in ("identity", "ascending"):
             np.testing.assert_array_equal(got.view(np.uint8), values.view(np.uint8))
-        else:  # likewise
+        else:  # same reason
             np.testing.assert_allclose(got, values, rtol=1e-5, atol=1e-6)
 
 

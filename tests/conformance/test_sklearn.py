@@ -38,7 +38,7 @@ FORESTS = ("RandomForest", "ExtraTrees")
 
 
 def with_sparse_codes(rng: np.random.Generator) -> Rows:
-    """Features 1 and 5 hold category numbers far apart, some missing."""
+    """Features 1 and 5 hold category codes far apart, some missing."""
     X, target = with_categories(rng)
     X[:, 1] = np.where(np.isnan(X[:, 1]), np.nan, (X[:, 1] * 1681) % 65_536)
     X[:, 5] = np.array([0, 3, 31, 32, 33, 64, 65_535])[X[:, 5].astype(int)]
@@ -46,7 +46,7 @@ def with_sparse_codes(rng: np.random.Generator) -> Rows:
 
 
 def with_nan_in_one(rng: np.random.Generator) -> Rows:
-    """NaN in one feature only, and that by far the most telling there is."""
+    """NaN in one feature only, by far the most predictive one."""
     X, target = rows(rng)
     X[rng.random(len(X)) < 0.3, 0] = np.nan
     return X, target + 10 * np.isnan(X[:, 0])
@@ -54,13 +54,13 @@ def with_nan_in_one(rng: np.random.Generator) -> Rows:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Which estimator, its parameters beyond the defaults here, rows and labels."""
+    """Which estimator, parameters that differ from the defaults here, rows and labels."""
 
     kind: str
     params: dict[str, Any] = field(default_factory=dict)
     rows: Callable[[np.random.Generator], Rows] = rows
     label: str = "value"
-    #: Whether the estimator takes NaN.
+    #: Whether the estimator accepts NaN.
     nan: bool = True
     #: Features whose values are categories.
     categorical: tuple[int, ...] = ()
@@ -163,7 +163,7 @@ def sklearn_trained(name: str) -> Trained:
 
 
 def scored(estimator: Any, X: Any) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    """scikit-learn's raw scores (None where it has no word for them), values and exit leaves."""
+    """scikit-learn's raw scores (None if it has no method for them), values and exit leaves."""
     name = type(estimator).__name__
     if name == "IsolationForest":
         X = X.astype(np.float32)
@@ -191,7 +191,7 @@ def scored(estimator: Any, X: Any) -> tuple[np.ndarray | None, np.ndarray, np.nd
 
 
 def hist_leaves(estimator: Any, X: Any) -> np.ndarray:
-    """The nodes in which documents end, as scikit-learn's own trees tell when each node's value is its number."""
+    """The exit nodes of documents, by scikit-learn's own trees with each node's value replaced by its index."""
     documents = estimator._preprocess_X(X, reset=False)
     known = estimator._bin_mapper.make_known_categories_bitsets()
     leaves = []
@@ -205,12 +205,12 @@ def hist_leaves(estimator: Any, X: Any) -> np.ndarray:
 
 @cache
 def expected(name: str, dtype: type) -> Expected:
-    """Documents; scikit-learn's raw scores, values and exit leaves."""
+    """Documents with scikit-learn's raw scores, values and exit leaves."""
     recipe, trained = RECIPES[name], sklearn_trained(name)
     X = documents(trained, dtype, infinite=recipe.kind.startswith("Hist"))
     if not recipe.nan:
         X[np.isnan(X)] = -0.5
-    for column in recipe.categorical:  # scikit-learn takes all but these
+    for column in recipe.categorical:  # scikit-learn accepts all values except these
         X[np.isinf(X[:, column]), column] = 2.5
     return Expected(X, *scored(trained.booster, X))
 
@@ -274,7 +274,7 @@ def test_frames_by_name() -> None:
 
 
 def frame_with_categories(pd: Any) -> Rows:
-    """Numbers between texts, numbers and truths that are categories."""
+    """Numeric columns between categorical ones of strings, numbers and booleans."""
     rng = np.random.default_rng(5)
     n = 800
     frame = pd.DataFrame(
@@ -312,7 +312,7 @@ def test_frames_with_categories(engine: str) -> None:
         np.testing.assert_array_equal(model.predict(X, "leaf", engine=engine), hist_leaves(estimator, X))
 
     agree(frame)
-    other = frame.copy()  # in another order, with others, some of them missing
+    other = frame.copy()  # with categories in another order, other categories, some missing
     other["shade"] = other["shade"].cat.add_categories(["new"]).cat.reorder_categories(
         ["new", *frame["shade"].cat.categories[::-1]]
     )

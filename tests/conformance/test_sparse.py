@@ -1,4 +1,4 @@
-"""Sparse matrices scored as the source libraries score the same matrix, bit for bit."""
+"""Sparse matrices get the same scores as from the source library, bit for bit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def as_format(S: Any, name: str) -> Any:
 
 
 def assert_scores(model: Model, X: Any, raw: np.ndarray, leaves: np.ndarray | None = None) -> None:
-    """Every engine, and encoded documents, give these raw scores and exit leaves; alike on two threads."""
+    """Every engine, and encoded documents, give these raw scores and exit leaves, also on two threads."""
     raw = raw.reshape(-1, model.n_outputs).squeeze(axis=1) if model.n_outputs == 1 else raw.reshape(-1, model.n_outputs)
     for engine, reason in on_cpu(model).items():
         if reason is not None or engine == "qs_gpu":
@@ -98,7 +98,7 @@ def test_xgboost(name: str, density: float) -> None:
             matrix = xgb.DMatrix(X, nthread=1, **typed)
             raw = trained.booster.predict(matrix, output_margin=True)
             assert_scores(trained.model, X, raw, trained.booster.predict(matrix, pred_leaf=True))
-    if not typed and name != "dart":  # whose trees XGBoost adds up in another way in place
+    if not typed and name != "dart":  # XGBoost sums DART's trees in another way in place
         raw = trained.booster.inplace_predict(S, predict_type="margin")
         np.testing.assert_array_equal(trained.model.predict(S, "raw"), raw)
 
@@ -141,7 +141,7 @@ def test_sklearn(name: str) -> None:
 
 
 def test_sklearn_knows_no_missing_values_in_sparse_matrices() -> None:
-    """There NaN goes right, whatever training found; only isolation forests answer at all."""
+    """NaN goes right there, whatever training chose; only isolation forests accept it at all."""
     rng = np.random.default_rng(2)
     X = rng.normal(size=(300, 4)).round(1)
     X[rng.random(X.shape) < 0.1] = np.nan

@@ -137,9 +137,9 @@ def test_documents_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_forests_that_no_compiled_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CpuEngine, "supports", lambda *_: "not here")
+    monkeypatch.setattr(CpuEngine, "why_not", lambda *_: "not here")
     for engine in CPU_ENGINES.values():
-        monkeypatch.setattr(type(engine), "supports", lambda *_: "not here")
+        monkeypatch.setattr(type(engine), "why_not", lambda *_: "not here")
     rng = np.random.default_rng(25)
     forest = random_forest(rng, n_trees=5, n_outputs=3)
     model, X = Model(forest), probing_documents(rng, forest, 7)

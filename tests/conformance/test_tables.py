@@ -1,4 +1,4 @@
-"""Tables of every kind against the library that trained: its scores, bit for bit, or a refusal; never others."""
+"""Tables of every kind give the training library's scores bit for bit or are refused; never other scores."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ N_TABLES = 50
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """The libraries' threads would wait for each other, spinning, where tests run beside tests."""
+    """Use one thread: the libraries' threads would spin waiting for each other when tests run in parallel."""
     with threadpool_limits(1):
         yield
 
 
 def from_files(model: Model, frame: Frame, folder: Path) -> dict[str, Any]:
-    """Scores of the frame as files, or what they are refused with."""
+    """Scores of the frame written to files, or the errors that refuse them."""
     frame.to_parquet(folder / "rows.parquet")
-    # CSV has no float32, and its shortest text is another float64.
+    # CSV has no float32, and a float32's shortest decimal form parses to a different float64.
     frame.astype({name: float for name in frame.columns[frame.dtypes == np.float32]}).to_csv(
         folder / "rows.csv", index=False
     )
@@ -58,14 +58,14 @@ def from_files(model: Model, frame: Frame, folder: Path) -> dict[str, Any]:
 
 # -- the libraries ------------------------------------------------------------------------
 
-#: A model as gpuqs reads it, and what its library makes of a frame.
+#: A model as gpuqs reads it, and a function that scores a frame with its library.
 Trained = tuple[Model, Callable[[Frame], np.ndarray]]
 
 
 def of_lightgbm(table: Table, rng: np.random.Generator, folder: Path) -> Trained:
     params = {"verbose": -1, "num_threads": 1, "min_data_per_group": 1, "cat_smooth": 1, "min_data_in_leaf": 3}
     subset: Any = "auto"
-    if rng.random() < 0.4:  # left out of the list they are numbers, and ints in it are categories
+    if rng.random() < 0.4:  # category columns left out of the list are numbers, integer columns in it are categories
         able = [*table.categories, *table.train.columns[table.train.dtypes == "int64"]]
         subset = [name for name in able if rng.random() < 0.5]
     data = lgb.Dataset(table.train, table.target, categorical_feature=subset)
@@ -111,14 +111,14 @@ def of_sklearn(table: Table, rng: np.random.Generator, folder: Path) -> Trained:
 
 @dataclass(frozen=True)
 class Library:
-    """How to train, on which kinds of categories, and whether some may be missing."""
+    """How to train, on which kinds of categories, and whether values may be missing."""
 
     train: Callable[[Table, np.random.Generator, Path], Trained]
     kinds: tuple[str, ...]
     missing: bool = True
 
 
-#: Whether XGBoost keeps the texts of a frame's categories whole, be they ASCII or not.
+#: Whether XGBoost keeps the full strings of a frame's categories even if they are not ASCII.
 KEEPS_TEXTS = tuple(map(int, xgb.__version__.split(".")[:2])) >= (3, 4)
 
 LIBRARIES = {
@@ -139,7 +139,7 @@ def outcome_of(score: Callable[..., np.ndarray], *args: Any) -> Any:
 def agreement(
     library: Library, drawn: Drawn, folder: Path, equal: Counter[str], refused: dict[str, list[str]]
 ) -> None:
-    """Train on a table, and score it and its changed like in every kind of table; count what is equal and refused."""
+    """Train on a table; score it and a changed copy in every kind of table; count how many are equal and refused."""
     rng, table = np.random.default_rng(drawn.seed), drawn.table()
     model, score = library.train(table, rng, folder)
     model.save(folder / "model.gpuqs")
@@ -147,7 +147,7 @@ def agreement(
     for frame in (table.train, changed(table, rng)):
         try:
             expected = score(frame)
-        except Exception:  # each library has its own kinds
+        except Exception:  # each library raises its own exceptions
             continue
         outcomes = {kind: outcome_of(model.predict, make(frame, rng), "raw") for kind, make in KINDS.items()}
         outcomes |= from_files(model, frame, folder)
@@ -178,7 +178,7 @@ def test_tables(name: str, tmp_path: Path) -> None:
         agreement(library, drawn, tmp_path, equal, refused)
 
     agree()
-    # LightGBM's file does not tell whether texts that its trees do not test were categories.
+    # LightGBM's file does not say whether string columns that its trees do not test were categories.
     always = [kind for kind in KINDS if kind != "polars" and (kind, name) != ("texts", "LightGBM")]
     assert min(equal[kind] for kind in always) > N_TABLES // 2, refused
 
@@ -186,7 +186,7 @@ def test_tables(name: str, tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_texts_are_refused_nowhere(name: str, tmp_path: Path) -> None:
-    """Categories that are texts keep their type in every kind of table, and in files."""
+    """String categories keep their type in every kind of table, and in files."""
     library = LIBRARIES[name]
 
     @settings(max_examples=4, derandomize=True, deadline=None, database=None)
@@ -195,7 +195,7 @@ def test_texts_are_refused_nowhere(name: str, tmp_path: Path) -> None:
         rng, table = np.random.default_rng(drawn.seed), drawn.table()
         model, score = library.train(table, rng, tmp_path)
         expected = score(table.train)
-        if model.forest.schema.in_order:  # else LightGBM's texts are refused where the trees do not test them
+        if model.forest.schema.in_order:  # otherwise LightGBM's strings are refused if the trees do not test them
             model = gpuqs.from_model(model.forest, categories=table.categories)
         for make in KINDS.values():
             np.testing.assert_array_equal(model.predict(make(table.train, rng), "raw"), expected)
@@ -208,7 +208,7 @@ def test_texts_are_refused_nowhere(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(KEEPS_TEXTS, reason="this XGBoost keeps texts whole")
 def test_what_xgboost_cuts_short_is_refused(tmp_path: Path) -> None:
-    """XGBoost keeps a frame's texts cut by characters as if these were bytes: "größe" and all after it are lost."""
+    """XGBoost cuts a frame's strings by character counts as if those were bytes: "größe" and all after it are lost."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=200), "c": pd.Categorical(rng.choice(["größe", "abc", "bcd"], 200))})
     data = xgb.DMatrix(frame, rng.normal(size=200), enable_categorical=True)
@@ -246,7 +246,7 @@ def test_whole_number_categories_of_xgboost_that_the_caller_states(tmp_path: Pat
 
 @pytest.mark.parametrize("seen", ["zz", "w", "a"])
 def test_xgboost_refuses_categories_that_it_has_not_seen(seen: str) -> None:
-    """Always, as XGBoost says that it does; it takes some for their neighbours in the alphabet."""
+    """gpuqs always refuses them, as XGBoost claims to; XGBoost mistakes some for their alphabetical neighbours."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=99), "c": pd.Categorical(rng.choice(["x", "y", "z"], 99))})
     data = xgb.DMatrix(frame, rng.normal(size=99), enable_categorical=True)
@@ -261,7 +261,7 @@ def test_xgboost_refuses_categories_that_it_has_not_seen(seen: str) -> None:
 
 
 def untold(name: str) -> tuple[Frame, Any]:
-    """Frames whose category columns feature_infos does not tell, and LightGBM's categorical_feature."""
+    """Frames whose category columns feature_infos does not reveal, and LightGBM's categorical_feature."""
     rng = np.random.default_rng(1)
     n = 400
     code = rng.integers(0, 3, (n, 2))
@@ -316,14 +316,14 @@ TENS = [10, 20, 30, 40, 50, 60]
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        (["x", "t"], "categories names column 'x', but the model's trees compare it with .* no two codes"),
-        (["i", "t"], "column 'i', but .* compare it with [1-9].5, which lies amid no two codes of 6 categories"),
+        (["x", "t"], "categories names column 'x', but the model's trees compare it with .* not halfway between"),
+        (["i", "t"], "column 'i', but .* compare it with [1-9].5, which is not halfway between two codes of 6 cat"),
         (["c", "u"], r"column 'c', but .* test it for the code 5, and there are 2 categories such as \('y', 'z'\)"),
         ({"t": ["y", "z"], "x": TENS}, "column 'x', but"),
     ],
 )
 def test_lightgbm_columns_that_cannot_be_its_category_columns(wrong: Any, problem: str, tmp_path: Path) -> None:
-    """The trees test the columns that hold the model's categories otherwise than the ones that were named."""
+    """The trees do not test the named columns the way they would test the columns with the model's categories."""
     rng = np.random.default_rng(2)
     n = 600
     code, other = rng.integers(0, 6, n), rng.integers(0, 2, n)
@@ -367,7 +367,7 @@ def test_the_command_scores_files_with_categories(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("order", ["cxt", "txc", "xct"])
 def test_csv_whose_texts_begin_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
-    """A model file that does not tell its category columns, and a file whose first blocks hold none of some."""
+    """A model file that does not name its category columns, and a CSV file with empty columns in its first blocks."""
     rng = np.random.default_rng(5)
     code = rng.integers(0, 3, (2, 600))
     columns: dict[str, Any] = {

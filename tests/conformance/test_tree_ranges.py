@@ -1,4 +1,4 @@
-"""A range of trees, by the program of all: the bits of a program of these trees alone."""
+"""The program of all trees, run on a range of them, gives the bits of a program of only these trees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CPU_ENGINES = {name: engine for name, engine in ENGINES.items() if isinstance(en
 
 
 def ranges_of(rng: np.random.Generator, n_trees: int) -> list[slice]:
-    """The whole, its ends, nothing, single trees, ends of blocks, and some by chance."""
+    """All trees, both ends, no trees, single trees, ends of blocks, and random ranges."""
     bounds = {(0, n_trees), (0, 0), (n_trees, n_trees), (n_trees // 2, n_trees // 2)}
     bounds |= {(at, min(at + n, n_trees)) for at in (0, 1, n_trees // 2) for n in (1, 7, 64) if at <= n_trees}
     bounds |= {(min(64, n_trees), n_trees), (max(n_trees - 1, 0), n_trees)}
@@ -29,7 +29,7 @@ def ranges_of(rng: np.random.Generator, n_trees: int) -> list[slice]:
 
 
 def answers(program: CpuProgram, name: str, X: np.ndarray, n_threads: int) -> tuple[bytes, bytes, bytes]:
-    """Sums, sums that were begun with others, and leaves."""
+    """Sums, sums that start from given values, and leaves."""
     values, engine = program.values, ENGINES[name]
     sums = np.empty((len(X), values.n_outputs), values.sum_dtype)
     begun = np.full(sums.shape, 0.375, sums.dtype)
@@ -63,7 +63,7 @@ def test_ranges_by_the_program_of_all(kind: str, name: str, isa: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_models_answer_with_ranges(kind: str) -> None:
-    """By the general path: tables of any kind, outputs of every kind, and what sums begin with."""
+    """On the general path: all kinds of tables, outputs and initial sums."""
     rng = np.random.default_rng(12)
     forest = KINDS[kind](rng)
     model, X = Model(forest), probing_documents(rng, forest, 20)
@@ -84,7 +84,7 @@ def test_catboost_counts_its_bias_with_the_first_tree() -> None:
         model.predict(X)
         for trees in (slice(0, 4), slice(3, 9), slice(0, 0), slice(2, 2)):
             want = (forest.base_score if trees.start == 0 else 0) + sum_of_trees(forest, X, trees)
-            for engine in ("auto", "walk"):  # a plain call, and none
+            for engine in ("auto", "walk"):  # "auto" makes it a plain call, "walk" does not
                 given = model.predict(X, engine=engine, trees=trees)
                 np.testing.assert_allclose(given, want, rtol=1e-12, atol=1e-14)
 

@@ -50,7 +50,7 @@ SKLEARN = {
 
 @cache
 def imported(name: str) -> Any:
-    """The Treelite model of a trained one: "lgb ...", "xgb ..." or a class of scikit-learn."""
+    """Import a trained model into Treelite: "lgb ...", "xgb ..." or a scikit-learn class."""
     if name.startswith("lgb "):
         return treelite.frontend.from_lightgbm(lightgbm_trained(name[4:]).booster)
     if name.startswith("xgb "):
@@ -86,7 +86,7 @@ def check(model: Any, engine: str = "auto") -> Any:
     raw, value = (read.predict(X, output, engine=engine).reshape(len(X), -1) for output in ("raw", "value"))
     assert raw.dtype == forest.sum_dtype
     np.testing.assert_array_equal(raw, ask(model, X, pred_margin=True))
-    bounds = (1e-14, 1e-15) if forest.link == "exp2" else (0, 0)  # where gtil divides by the ratio, gpuqs multiplies
+    bounds = (1e-14, 1e-15) if forest.link == "exp2" else (0, 0)  # gtil divides by the ratio, gpuqs multiplies
     np.testing.assert_allclose(value, ask(model, X), *bounds)
     return read
 
@@ -101,7 +101,7 @@ def test_imported(name: str, engine: str) -> None:
 
 
 def test_as_the_training_library() -> None:
-    """What Treelite imports is what the reader of the library's own files reads."""
+    """A model imported by Treelite equals the one read from the library's own file."""
     for name, trained in (("lgb nan", lightgbm_trained("nan")), ("xgb regression", xgboost_trained("regression"))):
         X = trained.rows.astype(np.float32)
         a, b = gpuqs.from_model(imported(name)).predict(X, "raw"), trained.model.predict(X, "raw")
@@ -216,7 +216,7 @@ def test_postprocessors(post: str, more: dict[str, float], dtype: str) -> None:
 
 @pytest.mark.parametrize("base", [0.1, -1e-9, 1 / 3, 1e9 + 1 / 3])
 def test_base_scores_are_float64(base: float) -> None:
-    """Of float32 models, too, as Treelite imports those of XGBoost's logistic and other objectives."""
+    """Also for float32 models, as Treelite imports XGBoost models with logistic and other objectives."""
     values = np.random.default_rng(4).normal(size=(30, 2)).astype(np.float32)
     read = check(built([[(0, "<=", 0.1, 1, 2, False), (float(a),), (float(b),)] for a, b in values], base=base))
     X = documents(read.forest)
@@ -297,7 +297,7 @@ def test_hostile_categories() -> None:
         with pytest.raises(ModelFormatError, match=f"field 'category_list': .*{problem}"):
             gpuqs.load(json.dumps(whole))
     small = document("lgb categories")
-    for tree in small["trees"]:  # each set alone would do
+    for tree in small["trees"]:  # one such set is enough
         for node in tree["nodes"]:
             if "category_list" in node:
                 node["category_list"] = [1 << 24]
@@ -330,7 +330,7 @@ def test_infinite_thresholds_are_lost_in_treelites_text() -> None:
 
 
 def test_mutated_text() -> None:
-    """Whatever the text says: a forest whose every score is a number, or an error of ours."""
+    """Whatever the text: the result is a forest whose scores are all numbers, or one of our errors."""
     trees = [[(i, "<", 0.25, 1, 2, True), (0.7 * i - 1,), (0.3 - i,)] for i in range(3)]
     text = built([*trees, [(0, [1, 4], True, 1, 2, False), (1.0,), (2.0,)]]).dump_as_json(pretty_print=False).encode()
     rng = np.random.default_rng(5)

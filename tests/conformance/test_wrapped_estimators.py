@@ -1,4 +1,4 @@
-"""gpuqs.sklearn.wrap against the estimators that it wraps, and in the tools of scikit-learn that take estimators."""
+"""gpuqs.sklearn.wrap compared with the estimators that it wraps, and used in scikit-learn's tools for estimators."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gpuqs.sklearn import wrap
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """scikit-learn's histograms take seconds for milliseconds' work on more threads than there are processors."""
+    """With more threads than processors, scikit-learn's histograms take seconds instead of milliseconds."""
     with threadpool_limits(1):
         yield
 
@@ -87,7 +87,7 @@ def target(kind: str) -> np.ndarray:
 
 
 def early(estimator: Any, y: np.ndarray) -> Any:
-    """Trained until it got worse on documents of its own, which it does early, since half of its labels are chance."""
+    """Train with early stopping on separate documents; it stops early, since half of the labels are random."""
     X, y = rows(True), np.where(np.random.default_rng(1).random(N) < 0.5, y, np.roll(y, 7))
     return estimator.fit(X[:300], y[:300], eval_set=[(X[300:], y[300:])])
 
@@ -129,7 +129,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
         f"CatBoostClassifier, {kind}": fitted(cb.CatBoostClassifier(**CATBOOST), kind)
         for kind in ("binary", "bool", "int32", "float", "class", "texts", "two texts")
     },
-    # Labels in an order of the user's.
+    # Labels in an order chosen by the user.
     "CatBoostClassifier, named": fitted(cb.CatBoostClassifier(**CATBOOST, class_names=["yes", "no"]), "two texts"),
     "CatBoostClassifier, labels": fitted(cb.CatBoostClassifier(**CATBOOST, loss_function="MultiLogloss"), "labels"),
     "CatBoostRegressor": fitted(cb.CatBoostRegressor(**CATBOOST), "value"),
@@ -158,7 +158,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
         ensemble.GradientBoostingClassifier(**FORESTS, loss="exponential"), "binary", False
     ),
     "IsolationForest": fitted(ensemble.IsolationForest(n_estimators=12, random_state=1), "value", False),
-    # One in four, of 497 documents: the offset is a document's own score.
+    # One in four of 497 documents: the offset equals the score of one document.
     "IsolationForest, contamination": lambda: ensemble.IsolationForest(
         n_estimators=12, contamination=0.25, random_state=1
     ).fit(rows(False)[:497]),
@@ -175,20 +175,20 @@ def documents(name: str) -> np.ndarray:
 
 
 def assert_same_values(got: np.ndarray, theirs: np.ndarray, name: str = "") -> None:
-    """The same shape and type, and the same numbers; CatBoost's but for last bits: its exponential is its own."""
+    """Same shape, type and numbers; CatBoost's may differ in the last bits because it has its own exponential."""
     assert (got.shape, got.dtype) == (theirs.shape, theirs.dtype)
     eps = np.finfo(theirs.dtype).eps if name.startswith("CatBoost") else 0
     np.testing.assert_allclose(got, theirs, rtol=8 * eps, atol=4 * eps)
 
 
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # LightGBM's own
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # raised by LightGBM itself
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_predictions(name: str) -> None:
     theirs, X = estimator(name), documents(name)
     ours = wrap(theirs)
     assert ours.n_features_in_ == theirs.n_features_in_
     assert hasattr(ours, "predict_proba") == hasattr(theirs, "predict_proba")
-    of_lightgbm = isinstance(theirs, lgb.LGBMClassifier)  # which has it from 4.7 on
+    of_lightgbm = isinstance(theirs, lgb.LGBMClassifier)  # LightGBM has it since 4.7
     assert hasattr(ours, "decision_function") == (hasattr(theirs, "decision_function") or of_lightgbm)
     expected = np.asarray(theirs.predict(X))
     if isinstance(theirs, ensemble.IsolationForest):
@@ -200,7 +200,7 @@ def test_predictions(name: str) -> None:
         assert_same_values(ours.predict(X), expected, name)
         return
     if isinstance(theirs, cb.CatBoostClassifier) and ours.model.n_outputs > 1 and "labels" not in name:
-        expected = expected[:, 0]  # CatBoost alone gives one column
+        expected = expected[:, 0]  # only CatBoost returns one column
     np.testing.assert_array_equal(ours.predict(X), expected)
     assert ours.predict(X).dtype == expected.dtype
     np.testing.assert_array_equal(ours.classes_, theirs.classes_)
@@ -220,7 +220,7 @@ STAGED = ("staged_predict", "staged_predict_proba", "staged_predict_log_proba", 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_predictions_by_stages(name: str) -> None:
-    """CatBoost's own stages add values up in another order, and give its regressors' raw scores."""
+    """CatBoost's own stages sum in another order and give raw scores for regressors."""
     theirs, X = estimator(name), documents(name)
     ours = wrap(theirs)
     assert [hasattr(ours, method) for method in STAGED] == [hasattr(theirs, method) for method in STAGED]
@@ -242,7 +242,7 @@ def test_predictions_by_stages(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["XGBClassifier, early", "XGBRegressor, early"])
 def test_early_stopping_left_trees_out(name: str) -> None:
-    """Or the test above would show nothing of it."""
+    """Otherwise the test above would not cover early stopping."""
     theirs = estimator(name)
     best = theirs.best_iteration + 1
     assert best < theirs.get_booster().num_boosted_rounds()
@@ -278,7 +278,7 @@ def test_category_frames() -> None:
 
 
 def test_texts_are_no_numbers_to_sklearns_categories() -> None:
-    """To scikit-learn such a text is an unknown category; of numbers in arrays of objects it makes the same scores."""
+    """scikit-learn treats such a string as an unknown category; numbers in object arrays get the same scores."""
     X, y = rows(False), target("class")
     theirs = ensemble.HistGradientBoostingClassifier(**HISTOGRAMS, categorical_features=[4]).fit(X, y)
     ours, texts = wrap(theirs), X.astype(str).astype(object)
@@ -359,7 +359,7 @@ def test_partial_dependence(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["GradientBoostingClassifier, binary", "HistGradientBoostingClassifier, binary"])
 def test_partial_dependence_of_boosted_estimators(name: str) -> None:
-    """By default theirs is of raw scores, by recursion, and the wrappers' of probabilities, by brute force."""
+    """By default the originals use raw scores by recursion, the wrappers probabilities by brute force."""
     theirs, ours, _ = pair(name)
     X = rows(False)
     default = (partial_dependence(one, X, [0], grid_resolution=6)["average"] for one in (theirs, ours))

@@ -17,7 +17,7 @@ xgb = pytest.importorskip("xgboost")
 
 @cache
 def expected(name: str, dtype: type) -> Expected:
-    """Documents; XGBoost's margins, values and exit leaves."""
+    """Documents with XGBoost's margins, values and exit leaves."""
     trained = xgboost_trained(name)
     X = documents(trained, dtype, infinite=False)
     booster, data = trained.booster, xgb_matrix(X, XGBOOST[name])
@@ -84,7 +84,7 @@ def test_base_margins(name: str) -> None:
 
 @pytest.mark.parametrize("name", XGBOOST)
 def test_fast_scores_are_within_their_bound(name: str) -> None:
-    """Half a step of the fixed-point grid for each tree, and what the library's own sums round off."""
+    """Half a step of the fixed-point grid per tree, plus the rounding error of the library's own sums."""
     model = xgboost_trained(name).model
     X, raw = expected(name, np.float32).X, expected(name, np.float32).raw
     values = model._programs.get("reference", "fast", None).values

@@ -1,4 +1,4 @@
-"""Makes the emulation, what the tests share, and the benchmarks, importable."""
+"""Makes the emulation, the modules that tests share, and the benchmarks importable."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""CuPy, and what is asked of cuda-python, as far as `CudaDevice` calls them: on the emulation's lazy streams."""
+"""The parts of CuPy and cuda-python that `CudaDevice` calls, on the emulation's lazy streams."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gpuqs.devices.cuda import CudaDevice
 
 
 class EmulatedCupy:
-    """What `CudaDevice` calls of CuPy for streams, memory and copies, on the emulation's lazy streams."""
+    """The part of CuPy that `CudaDevice` calls for streams, memory and copies, on the emulation's lazy streams."""
 
     class Stream:
-        """A CuPy stream: as the emulation's, by number."""
+        """A CuPy stream: one of the emulation's, with a number."""
 
         def __init__(self, cupy: EmulatedCupy, stream: Stream) -> None:
             self.cupy, self.stream, self.ptr = cupy, stream, len(cupy.streams)
@@ -46,7 +46,7 @@ class EmulatedCupy:
             super().record(stream.stream)
 
     class Memory:
-        """Memory that nobody had before."""
+        """Memory that was never used before."""
 
         def __init__(self, n_bytes: int) -> None:
             self.bytes = np.full(n_bytes, 111, np.uint8)
@@ -58,7 +58,7 @@ class EmulatedCupy:
             assert device_id == 0
 
     class ndarray:
-        """Memory with an address, and what lies there."""
+        """Memory with an address, and its contents."""
 
         queues: Queues
 
@@ -140,7 +140,7 @@ def lazy_device(schedule: str = "late") -> tuple[CudaDevice, EmulatedCupy]:
 
 
 class Runtime:
-    """What `CudaDevice` asks cuda-python for while work is captured."""
+    """The part of cuda-python that `CudaDevice` calls while work is captured."""
 
     cudaStreamCaptureMode = SimpleNamespace(cudaStreamCaptureModeRelaxed=2)
 

@@ -1,4 +1,4 @@
-"""What every device must show, emulated or real: exit leaves and sums against `reference`."""
+"""Checks for every device, emulated or real: exit leaves and sums against `reference`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpuqs.forest import CATEGORICAL, NAN_LEFT, Forest
 
 @dataclass(frozen=True)
 class Case:
-    """A forest by what is special about it, and documents to put through it."""
+    """A forest, named by what is special about it, and documents to score."""
 
     name: str
     fields: dict[str, Any]
@@ -83,7 +83,7 @@ CASES = [
 ]
 
 
-#: What is special to `bitslice_gpu`, for which the cases' settings, those of `qs_gpu`, mean nothing.
+#: Cases special to `bitslice_gpu`; the settings of `CASES` are `qs_gpu`'s, and mean nothing to it.
 OF_BITS = [
     Case("oblivious trees", {"shape": "oblivious", "max_leaves": 64}),
     Case("oblivious trees of many levels", {"shape": "oblivious", "max_leaves": 512, "n_trees": 5}),
@@ -91,13 +91,13 @@ OF_BITS = [
 ]
 
 
-#: Documents that lie otherwise in memory: what makes them of others.
+#: Functions that make documents with another layout in memory.
 STRIDED = [np.asfortranarray, lambda x: x[::-1, ::-1], lambda x: np.repeat(x, 3, 0)[::3]]
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
 
 
 def of_integers(dtype: str, integer_dtype: str) -> tuple[Forest, np.ndarray]:
-    """A forest whose library casts integers to a type, and documents of the least and greatest of theirs."""
+    """A forest whose library casts integers to ``integer_dtype``; documents with the extreme values of ``dtype``."""
     rng = np.random.default_rng(5)
     forest = random_forest(rng, integer_dtype=integer_dtype)
     info = np.iinfo(dtype) if dtype != "?" else None
@@ -106,14 +106,14 @@ def of_integers(dtype: str, integer_dtype: str) -> tuple[Forest, np.ndarray]:
 
 
 def rounded_twice() -> tuple[Forest, np.ndarray]:
-    """Integers of which the third alone exits on the right: two roundings bring the second to the threshold."""
+    """Integers of which only the third exits on the right: rounding twice brings the second to the threshold."""
     threshold = np.array([float(np.float32(2**60))])
     forest = forest_of_stumps(threshold, np.random.default_rng(14), input_dtype="float32", integer_dtype="float64")
     return forest, np.array([[2**60], [2**60 + 2**36 + 1], [2**60 + 2**38]])
 
 
 def of_categories(routing: int) -> tuple[Forest, np.ndarray]:
-    """Sets of none to three words, read in one way, and codes in, at and beyond their ends."""
+    """Sets of zero to three words, all with one routing, and codes in, at and beyond their ends."""
     sets = [[], [1], [1 << 31], [0, 1], [0xFFFFFFFF, 1 << 31], [0, 0, 0xA0000005]]
     stumps = forest_of_stumps(np.zeros(2 * len(sets)), np.random.default_rng(12))
     forest = replace(
@@ -130,7 +130,7 @@ def of_categories(routing: int) -> tuple[Forest, np.ndarray]:
 
 @dataclass(frozen=True)
 class Expected:
-    """What `reference` says of a forest and documents."""
+    """Answers of `reference` for a forest and documents."""
 
     leaves: np.ndarray
     exact: np.ndarray
@@ -161,7 +161,7 @@ def expected(forest: Forest, documents: np.ndarray) -> Expected:
 
 @dataclass(frozen=True)
 class Answers:
-    """What an engine of GPUs says, as NumPy arrays."""
+    """Answers of a GPU engine, as NumPy arrays."""
 
     leaves: np.ndarray
     exact: np.ndarray
@@ -169,8 +169,8 @@ class Answers:
 
 
 def answers(device: GpuDevice, forest: Forest, documents: np.ndarray, engine: Engine) -> Answers:
-    """Score documents that are moved to the device first, in both precisions, and find their exit leaves."""
-    assert engine.supports(forest) is None
+    """Copy documents to the device, score them in both precisions, and find their exit leaves."""
+    assert engine.why_not(forest) is None
     sums = {}
     with device.active():
         on_device = device.from_host(documents)
@@ -204,7 +204,7 @@ def check_bits(
 def check_walks(
     device: GpuDevice, forest: Forest, documents: np.ndarray, settings: WalkSettings | None = None
 ) -> Answers:
-    """As `check_bits`, of `walk_gpu`."""
+    """As `check_bits`, for `walk_gpu`."""
     return check_engine(device, forest, documents, WalkGpu(settings))
 
 
@@ -248,7 +248,7 @@ def _strided_sum(values: np.ndarray, n_threads: int) -> np.ndarray:
         part = values[:, start : start + n_threads]
         threads[:, : part.shape[1]] += part
     warps = threads.reshape(len(values), n_threads // 32, 32)
-    while warps.shape[2] > 1:  # lane 2i takes lane 2i + 1: offsets 1, 2, 4, 8, 16
+    while warps.shape[2] > 1:  # lane 2i adds lane 2i + 1: offsets 1, 2, 4, 8, 16
         warps = warps[:, :, ::2] + warps[:, :, 1::2]
     total = warps[:, 0, 0].copy()
     for warp in range(1, warps.shape[1]):

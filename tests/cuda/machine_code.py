@@ -1,9 +1,8 @@
 """How often a kernel's instructions run, by the loops and forward branches of its machine code.
 
-A loop is what lies between the target of a branch backwards and the branch; loops that overlap are one. What follows
-the last EXIT that is not conditional, or begins where a divergent vote goes (BRA.DIV), is out of line and not read. A
-forward branch skips a *region*. Everything else is taken to run whenever what lies around it runs: an estimate from
-above.
+A loop is the code from the target of a backward branch to the branch; loops that overlap count as one. Code after the
+last unconditional EXIT, or from the target of a divergent vote (BRA.DIV) on, is out of line and ignored. A forward
+branch skips a *region*. Everything else is assumed to run whenever the code around it runs: an upper bound.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def read_listings(listing: str) -> dict[str, list[str]]:
 
 
 def words_of(entry: str) -> tuple[bool, str, str | None]:
-    """Of an entry of `read_listings` that is no label: whether it is conditional, its opcode, where it branches to."""
+    """Split an entry of `read_listings` that is no label: whether it is conditional, its opcode, its branch target."""
     conditional = entry.startswith("@P ")
     opcode, *target = entry.removeprefix("@P ").split()
     return conditional, opcode, target[0] if target else None
@@ -50,9 +49,9 @@ class Skip:
     Parameters
     ----------
     has, without : str
-        How opcodes begin that the region has, and has not.
+        Beginnings of opcodes that the region has, and that it does not have.
     share : float
-        Of the trips, how many run it.
+        Share of the trips that run it.
     loops : bool
         Whether the region has loops.
     """
@@ -87,13 +86,13 @@ class Code:
 
     @lazy
     def _jumps(self) -> list[tuple[int, int, bool]]:
-        """Branches of the code that lies in line: where from, where to, whether conditional."""
+        """Branches of the code in line: source, target, whether conditional."""
         jumps = ((at, self._labels[target], conditional) for at, target, conditional in self._branches)
         return [jump for jump in jumps if max(jump[:2]) <= self._end and jump[0] != jump[1]]
 
     @lazy
     def loops(self) -> list[Span]:
-        """First instruction and the one behind the last; of nested loops the outer one first."""
+        """First instruction and the one after the last; outer loops before those nested in them."""
         found = sorted({(to, at + 1) for at, to, _ in self._jumps if to <= at})
         merged: list[Span] = []
         for begin, end in found:
@@ -109,11 +108,11 @@ class Code:
         return self.count(span, opcode) > 0
 
     def count(self, span: Span, opcode: str) -> int:
-        """Instructions of a span whose opcode begins so."""
+        """Number of instructions in a span whose opcode begins with ``opcode``."""
         return sum(of.startswith(opcode) for of in self.opcodes[slice(*span)])
 
     def outermost(self, *opcodes: str) -> Span:
-        """The one loop in no other loop that has all of these opcodes."""
+        """The only outermost loop that has all of these opcodes."""
         found = [
             loop
             for loop in self.loops
@@ -124,20 +123,20 @@ class Code:
         return found[0]
 
     def runs(self, main: Span, trips: dict[str, float], skips: Sequence[Skip] = ()) -> list[tuple[str, float]]:
-        """Opcode, and runs in a trip of the loop ``main``, of each of its instructions.
+        """Opcode of each instruction of the loop ``main``, and how often it runs per trip.
 
         Parameters
         ----------
         main : tuple of int
             One of `loops`.
         trips : dict
-            By an opcode that a loop inside has: its trips, in one of the loop around. The first that fits counts.
+            Trips of an inner loop per trip of the loop around it, by an opcode that it has; the first match counts.
         skips : sequence of Skip
 
         Raises
         ------
         ValueError
-            A loop inside has none of the opcodes.
+            An inner loop has none of the opcodes.
         """
         weights = [1.0] * (main[1] - main[0])
 
@@ -155,7 +154,7 @@ class Code:
             (at + 1, to) for at, to, conditional in self._jumps if conditional and main[0] <= at < to <= main[1]
         )
         for skip in skips:
-            behind = 0  # regions that begin in one that is weighed already are its parts
+            behind = 0  # regions that begin in one already weighed are parts of it
             for region in regions:
                 fits = any(inside(loop, region) for loop in self.loops) == skip.loops
                 if region[0] >= behind and fits and self.has(region, skip.has) and not self.has(region, skip.without):
@@ -165,5 +164,5 @@ class Code:
 
 
 def inside(span: Span, other: Span) -> bool:
-    """Whether a span is a part of another one, and not all of it."""
+    """Whether a span is a proper part of another one."""
     return other[0] <= span[0] and span[1] <= other[1] and span != other

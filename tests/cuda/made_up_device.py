@@ -1,4 +1,4 @@
-"""CUDA devices without what they ask the driver for: for tests that need no GPU."""
+"""CUDA devices that ask no driver, for tests that need no GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuqs.devices.recording import Recorder
 
 
 class CudaError(RuntimeError):
-    """In the place of CuPy's errors."""
+    """Stands in for CuPy's errors."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"CUDA says {status}")
@@ -22,7 +22,7 @@ class CudaError(RuntimeError):
 
 
 class MadeUpModule:
-    """In the place of `cupy.cuda.Module`: keeps what it is given to load."""
+    """Stands in for `cupy.cuda.Module`: keeps what it is given to load."""
 
     def load(self, cubin: bytes) -> None:
         self.cubin = cubin
@@ -32,7 +32,7 @@ class MadeUpModule:
 
 
 def made_up_device(**attributes: Any) -> CudaDevice:
-    """An RTX 3090 but for ``attributes``."""
+    """An RTX 3090 except for ``attributes``."""
     device = object.__new__(CudaDevice)
     device.index, device._captured, device._kernels, device._recorder = 0, [], {}, Recorder()
     device._entered, device._model_memory = _Entered(), SimpleNamespace(note=lambda stream: None)

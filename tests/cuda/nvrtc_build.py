@@ -1,4 +1,4 @@
-"""Compiles kernels to machine code with NVRTC, with no GPU, and says what the machine code does."""
+"""Compiles kernels to machine code with NVRTC, without a GPU, and extracts facts about the machine code."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from gpuqs.engines.gpu.kernels import every_kernel, registers
 from gpuqs.errors import DeviceError
 from gpuqs.forks import lazy
 
-#: Compute capabilities, and the threads that a multiprocessor of each holds.
+#: Threads that a multiprocessor holds, by compute capability.
 ARCHITECTURES = {75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 120: 1536}
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What one kernel's machine code takes and does.
+    """Resources and instructions of one kernel's machine code.
 
     ``code``: as `machine_code.read_listings` gives it; ``flushing``: instructions of its PTX that flush denormals.
     """
@@ -116,7 +116,7 @@ def inspect(program: nvrtc.Program) -> dict[str, Facts]:
 
 
 def _flushing(ptx: str) -> dict[str, list[str]]:
-    """Instructions that take denormals for zeros, by kernel."""
+    """Instructions that flush denormals, by kernel."""
     found: dict[str, list[str]] = {}
     symbol = ""
     for line in ptx.splitlines():

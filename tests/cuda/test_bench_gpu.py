@@ -57,7 +57,7 @@ class FakeClock:
 
 
 class FakeNvml:
-    """In the place of NVML's library: a call takes half a joule."""
+    """Stands in for NVML's library: a call takes half a joule."""
 
     def __init__(self, status: int = 0) -> None:
         self.status, self.used = status, 0
@@ -76,7 +76,7 @@ class FakeNvml:
 
 
 def computed_occupancy(device: EmulatedDevice, placed) -> float:
-    """By arithmetic, where there is no driver to ask."""
+    """Occupancy by arithmetic, as there is no driver to ask."""
     _, threads, shared = placed.scoring_kernel()
     blocks = resident_blocks(device.attributes, threads, 32, shared)
     return blocks * threads / device.attributes.threads_per_multiprocessor
@@ -149,7 +149,7 @@ def test_wrong_scores_end_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_no_section_takes_the_time_of_those_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 100 s: a section of weight 1 of 4 has 25, the next one 2 of 3 parts of what is left."""
+    """Of 100 s, a section with weight 1 of 4 gets 25, and the next one 2/3 of what is left."""
     seen, now = [], [0.0]
 
     def section(bench: gpu.Bench) -> None:
@@ -255,7 +255,7 @@ def test_the_gpu_engine_runs_from_a_checkout_that_cannot_be_built() -> None:
         "from gpuqs.layout.bitslice_gpu import build_rows\n"
         "from gpuqs.layout.ranks import build_ranks\n"
         "forest = lambdamart_like(3, 4, mslr_like(1, 1)[0])\n"
-        "assert QsGpu().supports(forest) is BitsliceGpu().supports(forest) is None\n"
+        "assert QsGpu().why_not(forest) is BitsliceGpu().why_not(forest) is None\n"
         "assert 1 < build_rows(forest, build_ranks(forest)).n_rows <= 10\n"
         "from gpuqs.devices import sources\n"
         "from gpuqs.engines.gpu import kernels\n"

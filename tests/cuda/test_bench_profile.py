@@ -1,4 +1,4 @@
-"""What is read from the profiler's output: lines as in published recordings, with made-up figures."""
+"""Reading the profiler's output: lines as in published recordings, with made-up figures."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ NCU = "\n".join(
         ncu_row(7, KERNEL, "gpu__time_duration.sum", "ns", "9"),
     ]
 )
-#: Of older versions: other columns, other names of units.
+#: Output of older versions: other columns, other names of units.
 OLD_NCU = "\n".join(
     [
         "==PROF== Connected to process 20798 (/usr/bin/python3.8)",
@@ -117,7 +117,7 @@ def test_no_profiler_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_one_command_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A script in place of ncu: it is given the kernel, and the C locale, and its output is read."""
+    """A script stands in for ncu: it gets the kernel and the C locale, and its output is read."""
     recorded = tmp_path / "recorded.csv"
     recorded.write_text(NCU)
     ncu = tmp_path / "ncu"

@@ -27,7 +27,7 @@ from gpuqs.layout.ranks import MAX_THRESHOLDS, build_ranks
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
 ONE, TWO = BitsliceSettings(words=1), BitsliceSettings(words=2)
-#: Sums of one document a thread, and of four, which few documents would not take.
+#: Sums with one document per thread, and with four, which few documents would not get by default.
 ONE_EACH, FOUR = BitsliceSettings(words=2, summed=1), BitsliceSettings(words=2, summed=4)
 
 
@@ -50,7 +50,7 @@ def test_sums_of_many_documents_equal_reference(forward: EmulatedDevice, case: C
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("n_trees", [1, 31, 32, 33, 64, 65, 96, 97, 128, 129])
 def test_sums_of_few_documents_by_rounds(order: str, n_trees: int) -> None:
-    """Rounds of 32 trees, two by two; one thread block, and several whose last is not full; vector leaves, outputs."""
+    """Rounds of 32 trees, in pairs; one thread block, and several, the last not full; vector leaves, outputs."""
     rng = np.random.default_rng(n_trees)
     for n, fields in ((130, {}), (31, {"n_outputs": 2, "vector_leaves": True}), (40, {"n_outputs": 3}),
                       (300, {"sum_dtype": "float32", "input_dtype": "float32"})):  # fmt: skip
@@ -64,7 +64,7 @@ def test_sums_of_few_documents_by_rounds(order: str, n_trees: int) -> None:
 @pytest.mark.parametrize("n", [1, 1023, 1025, 2100])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_block_ranks_a_tile_where_blocks_are_many(n: int, dtype: type) -> None:
-    """Of a device that one thread block fills; elsewhere the few that tests have rank fewer documents each."""
+    """On a device that one thread block fills; on others, tests have few blocks, which rank fewer documents."""
     rng = np.random.default_rng(n)
     forest = random_forest(rng, n_trees=12, max_leaves=20, n_features=19)
     device = EmulatedDevice()
@@ -90,14 +90,14 @@ def test_equals_reference_in_other_orders_of_threads(order: str, name: str, chos
 @pytest.mark.parametrize("order", ORDERS[1:])
 @pytest.mark.parametrize("layout", ["C", "F"])
 def test_tiles_of_documents_in_other_orders_of_threads(order: str, layout: str) -> None:
-    """Several batches of documents in each thread block, of more columns than one block ranks."""
+    """Several batches of documents per thread block, and more columns than one block ranks."""
     rng = np.random.default_rng(21)
     forest = random_forest(rng, n_trees=3, max_leaves=12, n_features=9)
     documents = np.asarray(probing_documents(rng, forest, 300, np.float32), order=layout)
     check(EmulatedDevice(order, attributes=replace(RTX3090, multiprocessors=1)), forest, documents)
 
 
-#: Thresholds of each column: bits from one to 16, as few as these hold and as many.
+#: Thresholds of each column: ranks of 1 to 14 bits, with the fewest and the most thresholds for several of them.
 LENGTHS = [1, 2, 3, 127, 128, 255, 256, 511, 512, 1023, 2048, 9000]
 
 
@@ -155,7 +155,7 @@ def test_ranks_of_sixteen_bits(forward: EmulatedDevice) -> None:
 @pytest.mark.parametrize("words", [1, 2])
 @pytest.mark.parametrize("case", [*CASES, *OF_BITS], ids=lambda case: case.name)
 def test_steps_and_slots_give_the_same_planes(forward: EmulatedDevice, case: Case, words: int) -> None:
-    """Trees one after the other in a warp, and in several parts."""
+    """With several trees per warp, and several parts."""
     forest, documents = case.make()
     planes: dict[str, list[np.ndarray]] = {"steps": [], "slots": []}
     for evaluation, found in planes.items():
@@ -202,7 +202,7 @@ def test_random_forests_and_settings(forward: EmulatedDevice, seed: int) -> None
 @given(forests(max_nodes=800), st.sampled_from([0, 1, 31, 32, 33, 65]), st.sampled_from([np.float64, np.float32]))
 def test_generated_forests(forward: EmulatedDevice, drawn: Drawn, n: int, dtype: type) -> None:
     forest = drawn.forest()
-    assume(BitsliceGpu().supports(forest) is None)
+    assume(BitsliceGpu().why_not(forest) is None)
     check(forward, forest, drawn.documents(forest, n, dtype))
 
 
@@ -230,20 +230,20 @@ def test_thousands_of_documents(scratch_bytes: int) -> None:
     check(device, forest, probing_documents(rng, forest, 5000, np.float32), settings)
     asked = Counter(name for _, name in device.launched)
     batches, parts = (3, 3) if scratch_bytes == 1 else (1, 1)
-    # Once a program to load it; two precisions, and leaves. Rows serve all parts of a tree block.
+    # Once per program to load it; then two precisions, and leaves. Rows serve all parts of a tree block.
     assert asked["steps<2>"] == 2 + 3 * batches * parts
     assert asked["decode_predicates<2>"] == 2 + 3 * batches
 
 
 @pytest.mark.parametrize(("n", "each"), [(3073, 1), (4096, 4), (4097, 1)])
 def test_a_thread_sums_as_many_documents_as_keep_multiprocessors_even(n: int, each: int) -> None:
-    """82 multiprocessors have 6 blocks of one document a thread or 2 of four, 7 or 2, and 7 or 3."""
+    """The busiest of 82 multiprocessors has 6 blocks with one document per thread or 2 with four; 7 or 2; 7 or 3."""
     rng = np.random.default_rng(27)
     forest = random_forest(rng, n_trees=70, max_leaves=4, n_features=3, n_outputs=33)
     device = EmulatedDevice()
     check(device, forest, probing_documents(rng, forest, n, np.float32))
     asked = Counter(name for _, name in device.launched if name.startswith("sum_exact<double"))
-    # Once a kernel to load it, and the launch.
+    # Once per kernel to load it, and the launch.
     kernels = {(w, d): f"sum_exact<double, double, true, {w}, {d}>" for w in (1, 2) for d in (1, 4)}
     assert asked == {name: 1 + (which == (2, each)) for which, name in kernels.items()}
 
@@ -261,7 +261,7 @@ def test_where_memory_is_scarce_parts_are_as_large_as_their_rows(scratch_bytes: 
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 def test_batches_take_one_batchs_memory(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of a batch serves the next; so the scratch memory holds it all."""
+    """Each batch reuses the memory of the one before, so the scratch memory is enough."""
     rng = np.random.default_rng(25)
     forest = random_forest(rng, n_trees=12, max_leaves=20, n_features=9)
     device, asked = EmulatedDevice(scratch_bytes=200_000), [0]
@@ -299,7 +299,7 @@ def test_every_way_to_read_a_category(forward: EmulatedDevice, routing: int) -> 
 
 @pytest.mark.parametrize("n", [254, 255, 256, 6000])
 def test_as_many_thresholds_as_ranks_hold(forward: EmulatedDevice, n: int) -> None:
-    """More than fit the shared memory are read where they are."""
+    """Thresholds that do not fit shared memory are read from global memory."""
     forest = forest_of_stumps(np.arange(float(n)), np.random.default_rng(15))
     documents = np.array([[-1.0], [0.0], [n - 1.5], [n - 1.0], [n], [np.nan]])
     check(forward, forest, documents)
@@ -335,7 +335,7 @@ def test_per_tree_values_are_the_exit_leaves(forward: EmulatedDevice, max_leaves
 
 def test_what_it_cannot_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(9)
-    assert BitsliceGpu().supports(forest_of_stumps(np.arange(30.0), rng)) is None
+    assert BitsliceGpu().why_not(forest_of_stumps(np.arange(30.0), rng)) is None
     engine, layout = "gpuqs.engines.gpu.bitslice_gpu", "gpuqs.layout.bitslice"
     for limit, most, forest, why in (
         (f"{engine}.MAX_LEAVES", 63, random_forest(rng, n_trees=1, max_leaves=64, shape="complete"), "64 leaves"),
@@ -347,4 +347,4 @@ def test_what_it_cannot_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as smaller:
             smaller.setattr(limit, most)
             smaller.setattr("gpuqs.layout.category_tables.MAX_BYTES", 0)
-            assert why in str(BitsliceGpu().supports(forest))
+            assert why in str(BitsliceGpu().why_not(forest))

@@ -91,7 +91,7 @@ def test_the_gate_finds_planted_faults() -> None:
 def test_the_gate_compiles_what_a_device_loads(
     file: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Options and PTX as they arrive at and leave NVRTC where a device asks for a kernel."""
+    """Checks the options that NVRTC gets, and the PTX that it makes, when a device loads a kernel."""
     bindings = import_module("cuda.bindings.nvrtc")
     compile_program, arrived = bindings.nvrtcCompileProgram, []
 

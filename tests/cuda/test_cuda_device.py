@@ -1,4 +1,4 @@
-"""CUDA devices as gpuqs sees them, as far as that shows with no GPU: CuPy's allocators, cuda-python's answers."""
+"""`CudaDevice` as far as it can be tested without a GPU: CuPy's allocators, cuda-python's answers."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_copy_goes_back_when_queued_work_has_read_it() -> None:
     gone = weakref.ref(copy.data.mem)
     del copy
     assert gone() is None and read == []
-    device.upload(np.arange(3.0))  # what may lie where it lay
+    device.upload(np.arange(3.0))  # may get the same memory
     assert read == [15.0, 15.0]
 
 
@@ -144,7 +144,7 @@ def test_what_a_call_has_used_stays_until_the_call_is_noted() -> None:
 
 
 def test_a_stream_that_the_caller_uses_stays_the_current_one() -> None:
-    """CuPy's ``use`` and ``with`` keep books of their own."""
+    """CuPy's ``use`` and ``with`` record the current stream separately."""
     device, cupy = lazy_device()
     copy, read = device.upload(np.arange(6.0)), []
     theirs = cupy.cuda.Stream(non_blocking=True)
@@ -196,7 +196,7 @@ def test_threads_that_ask_for_a_device_at_once_get_one(monkeypatch: pytest.Monke
 
     class Asked:
         def __init__(self, index: int) -> None:
-            if not made:  # another thread asks while this one is made
+            if not made:  # as if another thread asked while this one is made
                 made.append(self)
                 made.append(cuda._device(index))
 
@@ -215,11 +215,11 @@ def test_what_a_captured_graph_uses_stays(monkeypatch: pytest.MonkeyPatch) -> No
             device.retain("a forest that is not captured")
         stream.stream.begin_capture()
         with device.active():
-            assert runtime.mode == 2  # or a capture of another mode than CuPy's would not let it allocate
+            assert runtime.mode == 2  # else a capture in another mode than CuPy's would forbid allocating
             memory = cupy.allocators[-1](512)
             device.retain("a forest")
         assert cupy.allocators == [] and runtime.mode == 0
-    assert len(memory.mem.bytes) == 512  # not a pool's: work that was queued before may still use that
+    assert len(memory.mem.bytes) == 512  # not from a pool, whose memory earlier work may still use
     assert device._captured == [memory, "a forest"]
 
 

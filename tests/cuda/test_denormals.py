@@ -1,6 +1,6 @@
-"""Denormals are numbers on the device, too; and these tests notice where they are taken for zeros.
+"""Denormals are numbers on the device, too, and these tests notice if they are flushed to zero.
 
-The planted fault: kernels as a compiler's ``-ftz=true`` makes them, and as CuPy compiles whatever it compiles.
+The planted fault: kernels as compiled with ``-ftz=true``, which is how CuPy compiles whatever it compiles.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def test_kernels_that_flush_denormals_are_found(flushing: EmulatedDevice, name: 
 
 
 def check_outputs(device: EmulatedDevice, forest: Forest, *outputs: str) -> None:
-    """What documents on the device get, against the CPU's."""
+    """Compare the answers for documents on the device with the CPU's."""
     model, X = Model(forest).to(device), device.from_host(DOCUMENTS)
     for output in outputs:
         want = Model(forest).predict(DOCUMENTS, output, engine="reference")

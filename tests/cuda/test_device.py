@@ -1,4 +1,4 @@
-"""The same tests on a real GPU, where there is one; memory, streams, threads and graphs besides."""
+"""The same tests on a real GPU, if there is one, and tests of memory, streams, threads and graphs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TestedDevice(CudaDevice):
     __test__ = False
 
     def from_host(self, array: np.ndarray):
-        """The array as device memory, strides and all."""
+        """Copy an array to device memory with its strides."""
         if not array.size:
             return self._cupy.asarray(array)
         reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
@@ -63,7 +63,7 @@ def cupy():
 
 
 def in_threads(work: Callable[[int], None], n: int) -> None:
-    """``work`` of each number below n, in threads of their own."""
+    """Call ``work`` with each number below n, each in its own thread."""
     threads = [threading.Thread(target=work, args=(i,)) for i in range(n)]
     for thread in threads:
         thread.start()
@@ -109,7 +109,7 @@ def test_walks_of_documents_of_any_form(device: TestedDevice, dtype: str, make) 
 @pytest.mark.parametrize("n", [1, 2, 100, 1000])
 @pytest.mark.parametrize("fields", [{}, {"n_outputs": 3}, {"sum_dtype": "float32", "input_dtype": "float32"}], ids=str)
 def test_walks_of_thousands_of_trees(device: TestedDevice, n: int, fields: dict) -> None:
-    """Many parts; of few documents shared among thread blocks, where numbers are whole."""
+    """Many parts, which are shared among thread blocks if documents are few and sums are integers."""
     rng = np.random.default_rng(24)
     forest = random_forest(rng, n_trees=3000, max_leaves=30, **fields)
     check_walks(device, forest, probing_documents(rng, forest, n))
@@ -243,14 +243,14 @@ def test_streams_and_threads_do_not_mix(device: TestedDevice, cupy) -> None:
 
 
 def test_tuning_measures_the_device_and_changes_no_bit(device: TestedDevice, cupy, tmp_path) -> None:
-    """Which engine is faster, nobody knows here; but no reading is shorter than the device's own work."""
+    """Either engine may be faster, but no reading is shorter than the device's own work."""
     rng = np.random.default_rng(26)
     forest = random_forest(rng, n_trees=400, max_leaves=64)
     rows = probing_documents(rng, forest, 20_000)
     model, want = Model(forest).to(device), Model(forest).predict(rows, "raw")
     with cupy.cuda.Stream(non_blocking=True) as stream:
         X = cupy.asarray(rows)
-        for engine in ("bitslice_gpu", "walk_gpu"):  # what is compiled takes no seconds of the budget
+        for engine in ("bitslice_gpu", "walk_gpu"):  # so that compiling takes nothing of the budget
             model.predict(X[:1], "raw", engine=engine), model.predict(X, "raw", engine=engine)
         for given in (X, rows):
             plan = model.tune(given, 3.0, batch_sizes=[1, 300, 20_000])
@@ -261,7 +261,7 @@ def test_tuning_measures_the_device_and_changes_no_bit(device: TestedDevice, cup
                 assert model.engine_for(n) == model.explain(n).engine == tuned.best.engine
                 np.testing.assert_array_equal(cupy.asnumpy(model.predict(X[:n], "raw")), want[:n])
                 np.testing.assert_array_equal(model.predict(rows[:n], "raw"), want[:n])
-            for engine, us in measured.items():  # of many documents, which take longer than their launches
+            for engine, us in measured.items():  # for many documents, which take longer than their launches
                 begin, end = cupy.cuda.Event(), cupy.cuda.Event()
                 begin.record()
                 for _ in range(20):
@@ -322,7 +322,7 @@ FORMS = (
                                     {"n_outputs": 3, "link": "argmax"}], ids=str)  # fmt: skip
 @pytest.mark.parametrize("n", [1, 100, 3000, 20_000])
 def test_repeated_calls_give_the_bits_of_first_ones(device: TestedDevice, cupy, n: int, fields: dict) -> None:
-    """Of other documents in other memory, on other streams; several forms in turn."""
+    """With other documents in other memory, on other streams, and several forms in turn."""
     rng = np.random.default_rng(n)
     forest = random_forest(rng, n_trees=300, max_leaves=40, n_features=20, **fields)
     rows, model, whole = probing_documents(rng, forest, n), Model(forest).to(device), Model(forest)
@@ -340,7 +340,7 @@ def test_repeated_calls_give_the_bits_of_first_ones(device: TestedDevice, cupy, 
                     stream.synchronize()
                 for g, w in zip(got, want, strict=True):
                     np.testing.assert_array_equal(cupy.asnumpy(g), cupy.asnumpy(w))
-                kept.append(got)  # answers lie elsewhere each time
+                kept.append(got)  # so that answers lie elsewhere each time
     assert model._calls.repeated and whole._calls.repeated
 
 
@@ -357,7 +357,7 @@ def test_repeated_calls_with_documents_of_the_host(device: TestedDevice, n: int)
 
 
 def test_many_streams_in_turn(device: TestedDevice, cupy) -> None:
-    """More than have graphs at a time; the legacy stream among them."""
+    """More streams than have graphs at a time, the legacy stream among them."""
     rng = np.random.default_rng(32)
     forest = random_forest(rng, n_trees=200, max_leaves=40)
     rows, model = probing_documents(rng, forest, 4000), Model(forest).to(device)
@@ -374,7 +374,7 @@ def test_many_streams_in_turn(device: TestedDevice, cupy) -> None:
 
 
 def test_a_stream_that_the_caller_made_the_current_one(device: TestedDevice, cupy) -> None:
-    """By ``use``, of which ``with`` keeps no book: the first copies of a model and of labels leave it so."""
+    """Made current by ``use``, which ``with`` does not record: it stays so through first copies of model and labels."""
     rng = np.random.default_rng(34)
     forest = random_forest(rng, n_trees=200, max_leaves=40, link="softmax", n_outputs=3)
     rows, theirs = probing_documents(rng, forest, 4000), cupy.cuda.Stream(non_blocking=True)
@@ -393,7 +393,7 @@ def test_a_stream_that_the_caller_made_the_current_one(device: TestedDevice, cup
 
 
 def test_repeated_calls_of_threads_do_not_mix(device: TestedDevice, cupy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what was recorded may go while it is under way."""
+    """Recordings may also be dropped while their work is under way."""
     monkeypatch.setattr("gpuqs.repeated_calls.KEPT", 3)
     rng = np.random.default_rng(28)
     forest = random_forest(rng, n_trees=300, max_leaves=64)
@@ -436,7 +436,7 @@ def test_a_repeated_call_may_be_captured(device: TestedDevice, cupy) -> None:
 @pytest.mark.parametrize("engine", ON_GPU)
 @pytest.mark.parametrize("mode", ["Global", "ThreadLocal", "Relaxed"])
 def test_captures_of_every_mode(device: TestedDevice, cupy, mode: str, engine: str) -> None:
-    """On a stream on which no such call was made, so that memory must be taken while work is captured."""
+    """On a stream on which no such call was made, so that memory must be allocated while work is captured."""
     rng = np.random.default_rng(30)
     forest = random_forest(rng, n_trees=20, max_leaves=40)
     model, rows = Model(forest).to(device), probing_documents(rng, forest, 3000)
@@ -453,7 +453,7 @@ def test_captures_of_every_mode(device: TestedDevice, cupy, mode: str, engine: s
 
 
 def test_a_model_that_goes_is_not_in_use(device: TestedDevice, cupy) -> None:
-    """Others are copied to the device while what the stream has queued still reads it."""
+    """Other models are copied to the device while the stream's queued work still reads this one."""
     rng = np.random.default_rng(31)
     forest, other = (random_forest(rng, n_trees=500, max_leaves=64) for _ in range(2))
     rows = probing_documents(rng, forest, 20_000)

@@ -73,7 +73,7 @@ def test_random_forests_and_settings(forward: EmulatedDevice, seed: int) -> None
 @given(forests(max_nodes=800), st.sampled_from([0, 1, 31, 32, 33, 65]), st.sampled_from([np.float64, np.float32]))
 def test_generated_forests(forward: EmulatedDevice, drawn: Drawn, n: int, dtype: type) -> None:
     forest = drawn.forest()
-    assume(QsGpu().supports(forest) is None)
+    assume(QsGpu().why_not(forest) is None)
     check(forward, forest, drawn.documents(forest, n, dtype), QsSettings())
 
 
@@ -153,7 +153,7 @@ def test_codes_beyond_float32_in_a_large_set(forward: EmulatedDevice) -> None:
 
 
 def test_integers_that_are_rounded_twice(forward: EmulatedDevice) -> None:
-    """The source library casts integers to float64, and then, as all documents, to float32."""
+    """The source library casts integers to float64, and then, like all documents, to float32."""
     rng = np.random.default_rng(14)
     twice = 2**60 + 2**36 + 1  # float32: above the midpoint; float64: the midpoint, so then to even
     threshold = np.array([float(np.float32(2**60))])
@@ -173,7 +173,7 @@ def test_what_no_launch_holds_is_refused(forward: EmulatedDevice, monkeypatch: p
 
 
 def test_few_and_many_documents_give_the_same_bits() -> None:
-    """Few are scored one a thread block, many four, by the same layout."""
+    """Few documents are scored one per thread block, many four, with the same layout."""
     rng = np.random.default_rng(16)
     forest = random_forest(rng, max_leaves=50, n_trees=150)
     documents = probing_documents(rng, forest, 99)
@@ -186,7 +186,7 @@ def test_few_and_many_documents_give_the_same_bits() -> None:
             run(device, placed.score, documents[start : start + n], out[start : start + n])
     np.testing.assert_array_equal(*sums)
     asked = Counter(name.split(", ")[-2] for file, name in device.launched if file == "update_scores.cu")
-    assert asked == {"1": 1 + 33, "4": 1 + 1}  # once to load it, once a launch
+    assert asked == {"1": 1 + 33, "4": 1 + 1}  # once to load it, and once per launch
 
 
 def test_documents_cut_into_chunks_give_the_same_bits() -> None:
@@ -211,7 +211,7 @@ def test_documents_cut_into_chunks_give_the_same_bits() -> None:
 
 @pytest.mark.parametrize(("n_tests", "pivot"), [(254, "u8"), (255, "u16")])
 def test_as_many_tests_as_a_pivot_counts(forward: EmulatedDevice, n_tests: int, pivot: str) -> None:
-    """The largest code is that of missing values: a value beyond all thresholds needs another."""
+    """The largest code is for missing values, so a value beyond all thresholds needs another."""
     forest = forest_of_stumps(np.arange(float(n_tests)), np.random.default_rng(15))
     documents = np.array([[-1.0], [n_tests - 1.5], [n_tests], [np.nan]])
     check(forward, forest, documents, QsSettings(tree_block=n_tests))
@@ -250,11 +250,11 @@ def test_every_instantiation_is_named_once() -> None:
 def test_what_it_cannot_hold_is_said() -> None:
     rng = np.random.default_rng(9)
     wide = random_forest(rng, max_leaves=65, shape="complete", n_trees=1)
-    assert "65 leaves" in QsGpu(QsSettings(form="mask64")).supports(wide)
+    assert "65 leaves" in QsGpu(QsSettings(form="mask64")).why_not(wide)
     chain = random_forest(rng, max_leaves=6000, shape="chain", n_trees=1)
-    assert QsGpu().supports(chain) is None
+    assert QsGpu().why_not(chain) is None
     left_chain = replace(chain, left=chain.right, right=chain.left)
-    assert "long chains" in QsGpu().supports(left_chain)
+    assert "long chains" in QsGpu().why_not(left_chain)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Arrays of other libraries on a device: told by their classes, waited for or not, answered in their own memory."""
+"""Arrays of other libraries on a device: recognized by class, waited for or not, answered in their own memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_calls_with_arrays_of_libraries_that_follow_no_streams_wait(monkeypatch:
     for place, mend in ((device, "CuPy's"), (HOST, "NumPy's")):
         with pytest.raises(InputError, match=f"JAX's, which are immutable; leave it out, or use one of {mend}"):
             check_out(jax_array, place, (3,), np.dtype(np.float64))
-        with pytest.raises(InputError, match=r"out keeps its history.*pass out\.detach\(\)"):
+        with pytest.raises(InputError, match=r"out requires a gradient.*pass out\.detach\(\)"):
             check_out(Torch.Tensor(), place, (3,), np.dtype(np.float64))
 
 
@@ -44,7 +44,7 @@ def test_where_arrays_lie_is_told_by_either_protocol() -> None:
 
 
 def test_the_device_of_an_array_is_told_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By CUDA's array interface, as RMM's; the current one of an array without elements."""
+    """From CUDA's array interface, as RMM's arrays have it; the current device for an array without elements."""
     runtime = SimpleNamespace(pointerGetAttributes={4096: SimpleNamespace(device=1)}.__getitem__, getDevice=lambda: 0)
     monkeypatch.setattr(cuda, "_device", lambda index: index)
     monkeypatch.setattr(cuda, "_count_devices", lambda cupy: 2)
@@ -64,7 +64,7 @@ def test_arrays_that_are_waited_for_are_not_captured() -> None:
 
 
 class Torch:
-    """PyTorch, as far as an answer is made: tensors that keep their history offer no memory as they are."""
+    """The part of PyTorch that makes answers; tensors that require gradients do not hand out their memory."""
 
     float64 = "torch.float64"
 
@@ -91,7 +91,7 @@ class Torch:
 
 
 def test_answers_to_tensors_are_memory_of_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch has it again when its own stream has read it."""
+    """PyTorch reuses the memory after its own stream has read it."""
     (device, cupy), tensor = lazy_device(), Torch.Tensor()
     monkeypatch.setitem(sys.modules, "torch", Torch)
     monkeypatch.setattr(cuda, "bindings", {"runtime": Runtime()}.__getitem__)
@@ -100,7 +100,7 @@ def test_answers_to_tensors_are_memory_of_pytorchs(monkeypatch: pytest.MonkeyPat
     assert device.own_answer(cupy.empty(3), *form) is HOST.own_answer(tensor, *form) is None
     with cupy.cuda.Stream(non_blocking=True):
         cupy.queues.current.begin_capture()
-        assert device.own_answer(tensor, *form) is None  # what stays as long as the graph
+        assert device.own_answer(tensor, *form) is None  # the answer must stay as long as the graph
 
 
 def test_answers_to_libraries_that_read_on_are_memory_that_no_call_has_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_answers_to_libraries_that_read_on_are_memory_that_no_call_has_next(monk
     assert asked == [], "of the pool"
     for module in ("jaxlib._jax", "jax", "numba.cuda"):
         X = type("Array", (), {"__module__": module})()
-        assert device.own_answer(X, (3, 2), np.dtype(np.float64)) is None  # what it gets is made of the device's
+        assert device.own_answer(X, (3, 2), np.dtype(np.float64)) is None  # its answer is made from the device's memory
         answer = device.answer_beside(X, (3, 2), np.dtype(np.float64))
         assert asked.pop() == answer.nbytes == 48 and answer.shape == (3, 2)
     paddles = type("Array", (), {"__module__": "paddle"})()
@@ -153,6 +153,6 @@ def test_tensors_that_keep_their_history_are_read_without_it(monkeypatch: pytest
     assert cuda.foreign.is_on_device(tensor) and cuda.device_of(tensor) == 0
     cupy = SimpleNamespace(ndarray=np.ndarray, from_dlpack=lambda X: read.append(X) or np.zeros((3, 2), ">f4"))
     device = SimpleNamespace(adopt=lambda X: cuda.foreign.adopt(cupy, X), address=lambda array: 0)
-    with pytest.raises(InputError, match="byte order"):  # what it holds is looked at
+    with pytest.raises(InputError, match="byte order"):  # its contents are looked at
         documents_of(tensor, random_forest(np.random.default_rng(0), n_features=2), device)
     assert len(read) == 1 and not hasattr(read[0], "requires_grad")

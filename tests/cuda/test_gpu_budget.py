@@ -34,7 +34,7 @@ def test_a_model_is_counted_as_its_layout_has_it(documents: np.ndarray) -> None:
     assert seen["rows"] == seen["thresholds"] == distinct == layout.n_rows - 1
     assert seen["rows a segment"] * seen["segments"] == pytest.approx(distinct, rel=1e-3)
     assert seen["rank planes a column"] == seen["rank bits a column"] >= 4
-    assert seen["wavefronts a look-up"] == 1  # 32 places are a bank each
+    assert seen["wavefronts a look-up"] == 1  # 32 entries, each in its own bank
     slots = build_rows(forest, ranks, evaluation="slots").programs.n_slots
     shared = gpu_budget.shared_memory(forest, documents)
     assert shared["slots<2>"] == 4 * (slots + layout.n_planes) * 256
@@ -42,7 +42,7 @@ def test_a_model_is_counted_as_its_layout_has_it(documents: np.ndarray) -> None:
 
 
 def test_steps_are_counted_one_by_one(documents: np.ndarray) -> None:
-    """Trees of 19 to 69 nodes: three to nine groups, and pages that trees end in."""
+    """Trees of 19 and of 69 nodes: three and nine groups, and pages in which trees end."""
     for n_leaves in (20, 70):
         forest = lambdamart_like(40, n_leaves, documents)
         programs = build_rows(forest, build_ranks(forest)).programs
@@ -71,7 +71,7 @@ def test_equal_documents_meet_no_conflicts(documents: np.ndarray) -> None:
 
 
 def test_steps_of_a_search_ask_what_the_kernel_asks() -> None:
-    """Entries of a level lie 32 apart, in one bank, where answers differ in bit 5 alone, which is level 5's."""
+    """Entries of a level lie 32 apart, in one bank, if the answers differ only in bit 5, which is level 5's."""
     forest = forest_of_stumps(np.arange(127.0), np.random.default_rng(2))
     ranks = build_ranks(forest)
     for values, wavefronts in (((-1.0, 1.5), 6 + 2), ((-1.0, 0.5), 7), ((-1.0, 200.0), 7)):  # ranks 0 and 2, 1, 127

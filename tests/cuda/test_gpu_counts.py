@@ -22,7 +22,7 @@ emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation
 
 
 def atomics_of_warps(forest: Forest, X: np.ndarray, settings: QsSettings) -> tuple[QsPlacedForest, np.ndarray]:
-    """Atomics of every lane, summed by the warps of every thread block: [blocks, warps]."""
+    """Number of atomics of each warp of each thread block, summed over lanes: [blocks, warps]."""
     device = EmulatedDevice()
     placed = QsGpu(settings).prepare(forest, "exact", device=device).forest
     n_blocks = -(-len(X) // placed.documents) * placed.n_blocks
@@ -42,14 +42,14 @@ def test_warps_make_as_many_atomics_as_counted(together: int) -> None:
     counts = gpu_counts.count(gpu_counts.place(forest, RTX3090, settings), X, NO_LOOPS)
     assert placed.n_blocks == 2 and atomics.sum() == counts.false_tuples * len(X)
     assert counts.busiest_warp < 1.1
-    # A row has 32 lanes, of one document to all: shares of as many rows differ so far and no farther.
+    # A row's 32 lanes serve one to all documents: shares with the same number of rows differ at most this much.
     assert atomics.max(axis=1).sum() < (1.6, 2.2)[together == 4] * atomics.mean(axis=1).sum()
 
 
 @emulated
 @pytest.mark.parametrize("together", [1, 4])
 def test_missing_values_are_dealt_to_all_warps(together: int) -> None:
-    """One feature, missing everywhere: its list is as long as the forest has words that it clears."""
+    """One feature, missing everywhere: its list has a tuple for each word of the forest that it clears."""
     forest = random_forest(np.random.default_rng(1), n_trees=700, max_leaves=30, n_features=1)
     X = np.full((4, 1), np.nan)
     _, atomics = atomics_of_warps(forest, X, QsSettings(documents_per_block=together, threads=128))

@@ -17,18 +17,18 @@ from gpuqs.outputs import class_numbers
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
-#: Links that take no exponential, or CatBoost's: every bit is the CPU's.
+#: Links without an exponential, or with CatBoost's: every bit is the CPU's.
 EXACT = ("identity", "argmax", "hinge", "sqrt_signed", "ascending", "table_exp", "table_softmax", "mean_variance")
-#: Links of the C library's exp, whose bits are the CPU's where that library computes as glibc does.
+#: Links with the C library's exp, whose bits are the CPU's if that library computes as glibc does.
 BY_EXP = (
     *("sigmoid", "ova_sigmoid", "clamped_sigmoid", "exp", "double_exp", "softmax"),
     *("rounded_softmax", "narrow_softmax", "mirrored_sigmoid", "softmax_beside_zero"),
 )
 #: Links that add up exponentials of all outputs.
 ADDED_UP = ("softmax", "narrow_softmax", "rounded_softmax", "expectiles")
-#: onnxruntime's and Treelite's, of float32 numbers; the first takes differences from 1.
+#: onnxruntime's and Treelite's, computed in float32; the first one subtracts from 1.
 OF_FLOATS = ("mirrored_sigmoid", "softmax_beside_zero", "narrow_softmax", "rounded_softmax")
-#: Units in the last place that the others may lie apart from the C library's.
+#: Units in the last place by which the others may differ from the C library's.
 ULPS = 8
 REALS = pytest.mark.parametrize("real", [np.float32, np.float64])
 
@@ -63,7 +63,7 @@ def on_device(device: EmulatedDevice, link: str, scale: float, divisor: float, s
 
 
 def same(got: np.ndarray, want: np.ndarray) -> np.ndarray:
-    """Where two arrays hold the same number, zeros' signs included, or NaN both."""
+    """Where two arrays hold the same number, with the same sign of zeros, or both hold NaN."""
     return ((got == want) & (np.signbit(got) == np.signbit(want))) | (np.isnan(got) & np.isnan(want))
 
 

@@ -65,7 +65,7 @@ def test_damage_is_mended(home: Path, damage: str) -> None:
     else:
         bit = data[:40] + bytes([data[40] ^ 1]) + data[41:]
         path.write_bytes({"cut": data[:-1], "empty": b"", "a bit": bit}[damage])
-    readable = damage == "unreadable" and os.access(path, os.R_OK)  # by the superuser
+    readable = damage == "unreadable" and os.access(path, os.R_OK)  # the superuser can
     assert cached(("key",), compiler) == CODE
     assert compiler.calls == 2 - readable
     if damage != "a folder":
@@ -85,7 +85,7 @@ def age(path: Path, days: float) -> None:
 
 
 def keep_in_turn(home: Path, names: str) -> dict[str, Path]:
-    """Keep kernels under names; the file of each."""
+    """Keep kernels under these names, in turn; returns the file of each."""
     found: dict[str, Path] = {}
     for name in names:
         cached((name,), lambda: CODE)
@@ -98,7 +98,7 @@ def test_what_was_not_used_for_long_goes_first(home: Path, monkeypatch: pytest.M
     n_bytes = kept["a"].stat().st_size
     for days, path in zip((5, 9, 3, 7), kept.values(), strict=True):
         age(path, days)
-    assert cached(("b",), Compiler()) == CODE and used(kept["b"]) < 0.1  # a use is written down
+    assert cached(("b",), Compiler()) == CODE and used(kept["b"]) < 0.1  # a use is recorded
     monkeypatch.setattr(kernel_cache, "MAX_BYTES", 3 * n_bytes)
     cached(("e",), lambda: CODE)
     assert {name for name, path in kept.items() if path.exists()} == {"b", "c"}
@@ -131,7 +131,7 @@ def test_one_kernel_larger_than_all_room_is_kept(home: Path, monkeypatch: pytest
 
 
 def test_processes_share_a_small_cache(home: Path) -> None:
-    """Each reads, writes and deletes what the others do: every answer is right, and the bound holds at the end."""
+    """All read, write and delete the same files: every answer is right, and the bound holds at the end."""
     code = (
         "import random, sys\n"
         "from gpuqs.devices import kernel_cache as k\n"
@@ -215,7 +215,7 @@ def test_a_device_compiles_a_kernel_once(home: Path, monkeypatch: pytest.MonkeyP
     assert first.symbol == again.symbol and name.partition("<")[0] in first.symbol
     assert first.module.cubin == again.module.cubin and first.module.cubin.startswith(b"\x7fELF")
 
-    # All that machine code follows from, changed one by one: each is compiled anew.
+    # Everything that machine code depends on, changed one by one: each is compiled again.
     made_up_device(compute_capability=(9, 0)).kernel("finish_scores.cu", name, 40)
     made_up_device().kernel("finish_scores.cu", name, 32)
     made_up_device().kernel("finish_scores.cu", kernels.add_tree_blocks("float64"), 40)

@@ -1,4 +1,4 @@
-"""Launches name their arguments as the kernels name their parameters, in their order."""
+"""Launches name their arguments as the kernels name their parameters, in the same order."""
 
 from __future__ import annotations
 

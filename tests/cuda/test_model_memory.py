@@ -14,7 +14,7 @@ from gpuqs.devices.model_memory import ModelMemory
 
 
 class Memory:
-    """Notes when the models' stream comes to what follows its return."""
+    """Notes when the models' stream gets to work queued after the memory's return."""
 
     def __init__(self, models: ModelMemory, notes: list[str]) -> None:
         self.models, self.notes = models, notes
@@ -40,7 +40,7 @@ class Lent:
         self.models.note(stream)
 
     def goes_back_after(self, reads: int) -> bool:
-        """Whether others have the memory after so many reads."""
+        """Whether others get the memory after ``reads`` reads."""
         self.loans.clear()
         self.models.stream.synchronize()
         return self.notes == ["read"] * reads + ["others have it"]
@@ -79,7 +79,7 @@ def test_as_many_streams_as_are_kept_make_no_new_events(monkeypatch: pytest.Monk
 
 
 def test_a_stream_that_gives_way_while_it_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread's stream takes the place between the look and the record."""
+    """Another thread's stream takes the place between the look-up and the record."""
     monkeypatch.setattr(model_memory, "STREAMS", 1)
     lent = Lent()
     stream, other = lent.stream(), lent.stream()
@@ -105,7 +105,7 @@ def test_memory_that_goes_while_a_stream_gives_way(monkeypatch: pytest.MonkeyPat
 
     def wait_late(event: Event) -> None:
         monkeypatch.setattr(models_stream, "wait_event", wait)
-        lent.loans.clear()  # as by a collection, or in another thread
+        lent.loans.clear()  # as by garbage collection, or in another thread
         wait(event)
 
     monkeypatch.setattr(models_stream, "wait_event", wait_late)
@@ -128,7 +128,7 @@ def test_threads_that_note_streams_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_streams_that_are_captured_or_gone_are_asked_nothing() -> None:
-    """What they had queued was noted by then."""
+    """What they had queued was noted before."""
     lent = Lent()
     stream = lent.stream()
     lent.read_on(stream)
@@ -137,7 +137,7 @@ def test_streams_that_are_captured_or_gone_are_asked_nothing() -> None:
 
 
 class PerThread:
-    """A stream that is another in each thread, under one number."""
+    """A stream that differs from thread to thread, under one number."""
 
     ptr = model_memory.PER_THREAD
 
@@ -153,7 +153,7 @@ class PerThread:
 
 
 def test_a_stream_of_each_threads_own() -> None:
-    """Threads' own numbers come again, and so may the key of one that has ended."""
+    """Threads' numbers are reused, and so may be the key of a thread that has ended."""
     lent = Lent()
     stream = PerThread(lent.queues)
     for _ in range(5):
@@ -164,7 +164,7 @@ def test_a_stream_of_each_threads_own() -> None:
 
 
 def test_a_number_that_comes_again() -> None:
-    """Of a stream that was destroyed with work to do."""
+    """The number of a stream that was destroyed with work to do."""
     lent = Lent()
     for stream in [lent.stream() for _ in range(2)]:
         stream.ptr = 4096

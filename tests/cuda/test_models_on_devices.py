@@ -83,7 +83,7 @@ def test_scores(device: EmulatedDevice, fields: dict, on_device: bool, precision
 
 @pytest.mark.parametrize("on_device", [True, False])
 def test_stages(device: EmulatedDevice, on_device: bool) -> None:
-    """Each is a call of `predict` with as many iterations."""
+    """Each stage is a call of `predict` with that many iterations."""
     forest, documents = make(n_trees=5, n_outputs=2, link="softmax")
     model = Model(forest).to(device)
     X = device.from_host(documents) if on_device else documents
@@ -96,7 +96,7 @@ def test_stages(device: EmulatedDevice, on_device: bool) -> None:
 
 
 def test_ctrs_of_documents_on_the_host(device: EmulatedDevice) -> None:
-    """They are looked up on the host, and the device has the columns; a device's documents have no texts to hash."""
+    """They are looked up on the host, and the device gets the columns; a device's documents have no strings to hash."""
     ctrs = Ctrs(
         2,
         {0: (7, 9)},
@@ -172,7 +172,7 @@ def test_warm_up_leaves_nothing_to_copy(device: EmulatedDevice, monkeypatch: pyt
 def test_warm_up_takes_the_engine_of_so_many_documents_there(
     device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the device of the calls, be that the model's or another, though fewer documents are scored."""
+    """On the device of the calls, the model's or another, even though fewer documents are scored."""
     asked: list[tuple[int, str]] = []
     fastest = Chooser.fastest
 
@@ -235,7 +235,7 @@ def test_classes(device: EmulatedDevice, fields: dict, on_device: bool) -> None:
 
 def test_class_labels_that_no_gpu_holds(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     forest, documents = make(link="sigmoid", classes=("no", "yes"))
-    monkeypatch.setattr(device, "empty", None)  # before memory of a type that the device lacks is asked for
+    monkeypatch.setattr(device, "empty", None)  # refused before memory of a type that the device lacks is asked for
     for X in (documents, device.from_host(documents)):
         with pytest.raises(InputError, match="class labels are texts or times"):
             Model(forest).to(device).predict(X, "class")
@@ -266,7 +266,7 @@ def test_out_is_filled_and_returned(device: EmulatedDevice, on_device: bool) -> 
 
 
 def lying(device: EmulatedDevice, array: np.ndarray, offset: int = 0, row: int = 0) -> DeviceArray:
-    """An array on the device whose first element lies so many bytes behind a multiple of 64, and rows so far apart."""
+    """An array on the device that begins ``offset`` bytes after a multiple of 64, with rows ``row`` bytes apart."""
     row = row or array.strides[0]
     whole = device.from_host(np.zeros(64 + offset + len(array) * row, np.uint8))
     at = -address(whole) % 64 + offset
@@ -278,7 +278,7 @@ def lying(device: EmulatedDevice, array: np.ndarray, offset: int = 0, row: int =
 def test_what_lies_where_gpus_do_not_read_is_refused(device: EmulatedDevice) -> None:
     forest, documents = make(n_trees=5)
     model, X = Model(forest).to(device), documents.astype(np.float32)
-    for _ in range(4):  # calls that are recorded, and repeated, tell no addresses
+    for _ in range(4):  # so that calls are recorded and repeated, whatever the addresses
         want = to_host(model.predict(device.from_host(X), "raw"))
     assert model._calls.repeated
     for offset, row in ((13, 0), (2, 0), (0, X.strides[0] + 2)):
@@ -387,7 +387,7 @@ def test_numbers_that_stand_for_missing_values_are_replaced_on_the_host(device: 
     documents = np.clip(documents, -1e30, 1e30).astype(np.float32)
     marked = np.where(np.isnan(documents), np.float32(-999), documents)
     assert (marked == -999).any()
-    for _ in range(3):  # a call, one that is recorded, one that repeats it
+    for _ in range(3):  # a first call, one that is recorded, one that repeats it
         np.testing.assert_array_equal(model.predict(marked), Model(forest).predict(documents))
     with pytest.raises(InputError, match="on a GPU, where NaN alone is missing, and not -999; pass documents"):
         model.predict(device.from_host(marked))

@@ -1,4 +1,4 @@
-"""What a GPU request says where something is missing, and that nothing else notices."""
+"""What a GPU request says if something is missing, and that nothing else is affected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuqs.errors import DeviceError
 
 
 class FakeRuntime:
-    """CuPy's runtime as it is where there is a driver, or not."""
+    """CuPy's runtime, with or without a driver."""
 
     class CUDARuntimeError(RuntimeError):
         def __init__(self, status: int) -> None:

@@ -21,7 +21,7 @@ from planted.walk import WALKS
 import gpuqs
 from gpuqs.devices import sources
 
-#: What is planted where, by what docs/reliability.md calls it.
+#: The planted faults, by the name that docs/reliability.md gives them.
 SUITES = {
     "streams, copies and memory | `tests/cuda/planted/streams.py`": STREAMS,
     "calls that are launched again | `tests/cuda/planted/repeated.py`": REPEATED,
@@ -44,7 +44,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="the emu
 
 
 def quick(fault: Fault, test: str) -> Fault:
-    """The fault, with the one test that is to see it."""
+    """The fault, with the one test that should catch it."""
     return Fault(fault.what, fault.file, fault.old, fault.new, (f"{fault.tests[0]}::{test}",))
 
 
@@ -52,7 +52,7 @@ def quick(fault: Fault, test: str) -> Fault:
 @pytest.mark.parametrize("what", QUICK)
 def test_a_fault_is_caught(what: str) -> None:
     outcome = try_fault(quick(FAULTS[what], QUICK[what]))
-    # What was not written yet may be any number, a place outside of memory among them.
+    # Memory not written yet may hold any number, such as an index outside of memory.
     by = (QUICK[what], "signal 11")
     assert outcome.caught and any(each in outcome.by for each in by), outcome.by + outcome.output[-3000:]
 
@@ -82,7 +82,7 @@ def test_only_a_failed_test_or_a_crash_has_caught_a_fault(status: int, output: s
 
 
 def counted() -> str:
-    """The table of docs/reliability.md: how many faults there are of each kind, and the tests that must see them."""
+    """The table of docs/reliability.md: how many faults there are of each kind, and the tests that must catch them."""
     lines = ["| faults of | in | planted | tests that must find them |", "|---|---|---|---|"]
     for what, suite in SUITES.items():
         files = Counter(fault.tests[0].partition("::")[0] for fault in suite)

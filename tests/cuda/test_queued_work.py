@@ -73,7 +73,7 @@ def test_narrow_documents_of_wide_answers_fit_the_buffers(monkeypatch: pytest.Mo
 def test_an_interrupt_waits_for_the_copies_under_way(
     device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
-    """And another, that comes while they are waited for."""
+    """So does a second interrupt, which comes during that wait."""
     monkeypatch.setattr("gpuqs.devices.pipeline.BUFFER_BYTES", 8 * 8 * 5)
     forest, documents = make()
     placed = QsGpu().prepare(forest, "fast", device=device).forest
@@ -129,7 +129,7 @@ def test_calls_on_several_streams(device: EmulatedDevice, output: str, engine: s
         with stream:
             X = device.from_host(batch)
             answers.append(model.predict(X, output, engine=engine))
-            del X  # its memory is its stream's
+            del X  # its memory belongs to its stream
     for stream, answer, right in zip(streams, answers, want, strict=True):
         with stream:
             np.testing.assert_array_equal(to_host(answer), right)
@@ -142,7 +142,7 @@ def test_a_program_that_gives_way_is_not_in_use(device: EmulatedDevice, monkeypa
     model = Model(forest).to(device)
     want = expected(forest, documents).leaves
     scoring, other = device.stream(), device.stream()
-    with other:  # the model's memory is this stream's
+    with other:  # the model's memory belongs to this stream
         model.warm_up(trees=slice(0, 2))
     with scoring:
         X = device.from_host(documents)
@@ -159,7 +159,7 @@ def test_a_program_that_gives_way_is_not_in_use(device: EmulatedDevice, monkeypa
 @pytest.mark.parametrize("times", [1, 4])
 @pytest.mark.parametrize("engine", [*ON_GPU, "auto"])
 def test_a_model_that_goes_is_not_in_use(device: EmulatedDevice, engine: str, times: int) -> None:
-    """Its memory is the models', whichever stream copied it; calls that are repeated read it, too."""
+    """Its memory belongs to the models' stream, whichever stream copied it; repeated calls read it, too."""
     forest, documents = make()
     model = Model(forest).to(device)
     want = expected(forest, documents).leaves if engine == "qs_gpu" else Model(forest).predict(documents, "raw")
@@ -180,7 +180,7 @@ def test_a_model_that_goes_is_not_in_use(device: EmulatedDevice, engine: str, ti
 def test_a_part_that_gives_way_before_it_is_launched(
     device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread's call takes the place of the part that this one has been given, and has not launched yet."""
+    """Another thread's call evicts the part that this call has been given but has not launched yet."""
     for name in ("PARTS_KEPT", "MOST_PARTS", "PARTS_NUMBERS"):
         monkeypatch.setattr(f"gpuqs.programs.{name}", 1)
     forest, documents = make()
@@ -249,7 +249,7 @@ def test_an_answer_in_another_librarys_stream(device: EmulatedDevice) -> None:
 def test_what_a_call_that_fails_has_queued_comes_before_another_librarys_work(
     device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer's memory, and the documents', are that library's again as soon as the call is over."""
+    """The memory of the answer and of the documents belongs to that library again as soon as the call is over."""
     forest, documents = make()
     model, theirs = Model(forest).to(device), device.stream()
     with theirs:
@@ -273,7 +273,7 @@ def test_what_a_call_that_fails_has_queued_comes_before_another_librarys_work(
 @pytest.mark.parametrize("output", ["raw", "class"])
 @pytest.mark.parametrize("on_host", [False, True])
 def test_a_stream_that_the_caller_made_the_current_one(device: EmulatedDevice, output: str, on_host: bool) -> None:
-    """By ``use``, which no ``with`` ends: that of a model's first copies, and of labels' in mid-call, neither."""
+    """Made current by ``use``, it stays so after the ``with`` of a model's first copies, and of labels' in mid-call."""
     forest, documents = make(link="softmax", n_outputs=3)
     want = Model(forest).predict(documents, output)
     model, theirs = Model(forest).to(device), device.stream()
@@ -317,7 +317,7 @@ def test_a_captured_call_scores_what_its_input_holds(device: EmulatedDevice, ask
 
 
 def test_a_call_with_few_documents_warms_up_for_many() -> None:
-    """Many are scored by another kernel, four to a thread block."""
+    """Many are scored by another kernel, four per thread block."""
     device = EmulatedDevice(attributes=replace(RTX3090, multiprocessors=1))
     forest, documents = make(100, n_trees=10)
     with device.stream() as stream:
@@ -334,7 +334,7 @@ def test_a_call_with_few_documents_warms_up_for_many() -> None:
 
 
 def test_bit_slices_of_few_documents_warm_up_for_many() -> None:
-    """Those of more than a tile have two words a lane."""
+    """More documents than a tile holds are scored with two words per lane."""
     device = EmulatedDevice()
     forest, documents = make(1500, n_trees=3)
     with device.stream() as stream:
@@ -350,7 +350,7 @@ def test_bit_slices_of_few_documents_warm_up_for_many() -> None:
 
 
 def test_walks_of_many_documents_warm_up_for_few() -> None:
-    """Whole numbers of few are shared among thread blocks, whose sums another kernel adds."""
+    """Integer sums of few documents are split among thread blocks, and another kernel adds the parts."""
     device = EmulatedDevice(attributes=replace(RTX3090, multiprocessors=32))
     forest, documents = make(40, n_trees=2100, max_leaves=2)
     with device.stream() as stream:

@@ -1,4 +1,4 @@
-"""Calls on a device that are recorded and launched again: the answers of other documents, wherever these lie."""
+"""Calls on a device that are recorded and launched again: right for other documents, wherever they lie."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def bits(array: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("case", [*CASES, *OF_BITS], ids=lambda case: case.name)
 def test_every_kind_of_forest(monkeypatch: pytest.MonkeyPatch, case: Case, engine: str) -> None:
     forest, documents = case.make()
-    if ENGINES[engine].supports(forest) is not None:
-        pytest.skip(ENGINES[engine].supports(forest))
+    if ENGINES[engine].why_not(forest) is not None:
+        pytest.skip(ENGINES[engine].why_not(forest))
     device = EmulatedDevice()
     monkeypatch.setattr("gpuqs.chooser.Chooser.fastest", lambda *asked: engine)
     for output, precision in (("raw", "exact"), ("value", "fast")):
@@ -75,7 +75,7 @@ def make(n: int = 40, **fields: object) -> tuple[Forest, np.ndarray]:
 
 
 def first_answer(forest: Forest, device: EmulatedDevice, rows: np.ndarray, **asked: object) -> np.ndarray:
-    """That of a model which nobody has called."""
+    """The answer of a model that was never called before."""
     X = device.from_host(np.ascontiguousarray(rows))
     return to_host(Model(forest).to(device).predict(X, **{"precision": "fast", **asked}))
 
@@ -86,7 +86,7 @@ def first_answer(forest: Forest, device: EmulatedDevice, rows: np.ndarray, **ask
 def test_documents_of_any_form(
     device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch, fields: dict, cut: int
 ) -> None:
-    """Strides, types and places; each form's calls are its own, also when several lie in one memory."""
+    """Strides, types and addresses; each form is recorded separately, even if several lie in the same memory."""
     forest, documents = make(**fields)
     device.scratch_bytes = cut
     counted = Counted(forest, device, monkeypatch)
@@ -97,7 +97,7 @@ def test_documents_of_any_form(
         lambda x: np.repeat(np.repeat(x, 3, 0), 2, 1)[::3, ::2],
         lambda x: x.astype(np.float32),
         lambda x: x[:1],
-        lambda x: np.broadcast_to(x[0, 0], x.shape),  # of strides that tell no type
+        lambda x: np.broadcast_to(x[0, 0], x.shape),  # whose strides do not show the type
         lambda x: np.broadcast_to(x[0, 0].astype(np.float32), x.shape),
     )
     shared = device.from_host(np.concatenate([documents, documents[::-1], documents]))
@@ -114,7 +114,7 @@ def test_documents_of_any_form(
 
 
 def test_calls_under_way_at_once(device: EmulatedDevice) -> None:
-    """On several streams, whose work runs late: scratch memory and answers are each call's own."""
+    """On several streams, whose work runs late: each call has its own scratch memory and answer."""
     forest, documents = make()
     model, answers = Model(forest).to(device), []
     streams = [device.stream() for _ in range(3)]
@@ -158,7 +158,7 @@ def test_what_is_asked_for_otherwise_is_not_repeated(device: EmulatedDevice, mon
 
 
 def test_integers_are_rounded_anew(device: EmulatedDevice) -> None:
-    """By a kernel of CuPy's, which nobody records."""
+    """By a kernel of CuPy's, which is not recorded."""
     forest, documents = rounded_twice()
     model = Model(forest).to(device)
     for turn in range(5):
@@ -169,7 +169,7 @@ def test_integers_are_rounded_anew(device: EmulatedDevice) -> None:
 
 
 def test_what_is_not_recorded(device: EmulatedDevice) -> None:
-    """Calls with no documents, of an engine by name, and while work is captured."""
+    """Calls without documents, with an engine by name, and while work is captured."""
     forest, documents = make()
     model, X, stream = Model(forest).to(device), device.from_host(documents), device.stream()
     for _ in range(4):
@@ -190,8 +190,8 @@ def test_what_is_not_recorded(device: EmulatedDevice) -> None:
 
 @pytest.mark.parametrize("row", [1, 0], ids=["between", "among"])
 def test_an_answer_between_the_documents(device: EmulatedDevice, row: int) -> None:
-    """Rows of one memory are columns of X, and another the answer: the next calls know nothing of that. One of these
-    may not be, and nothing is written."""
+    """Two rows of one memory are the columns of X, and the row between them is the answer, which later calls must not
+    rely on. One of X's own columns may not be the answer, and then nothing is written."""
     forest, documents = make(n_features=2)
     model, memory = Model(forest).to(device), np.zeros((3, 40))
     for turn in range(6):
@@ -211,7 +211,7 @@ def test_an_answer_between_the_documents(device: EmulatedDevice, row: int) -> No
 
 
 def test_a_call_in_the_midst_of_one_that_is_recorded(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a signal's handler may make it, or what is collected: recorded itself, or with an answer of its own."""
+    """As a signal handler or a finalizer may make it: recorded itself, or with an answer of its own."""
     (forest, documents), (other, rows) = make(link="sigmoid"), make(n_trees=20)
     Z, Y, made = device.empty((40,), np.float64), device.from_host(rows), device.empty
     for asked in ({}, {"out": Z}):
@@ -314,13 +314,13 @@ def test_what_cannot_be_launched_again_takes_the_general_path(
         short.setattr("emulation.device.Replay.__call__", lambda *call: bool(tried.append(call)))
         for _ in range(2):
             np.testing.assert_array_equal(bits(to_host(counted.model.predict(X, "raw"))), want[0])
-    assert counted.planned == 4 and len(tried) == 4  # at once, and when the general path came there
+    assert counted.planned == 4 and len(tried) == 4  # each call tries at once, and again in the general path
     np.testing.assert_array_equal(bits(to_host(counted.model.predict(X, "raw"))), want[0])
     assert counted.planned == 4
 
 
 def test_calls_that_are_refused_stay_so(device: EmulatedDevice) -> None:
-    """Whatever the host's documents are made into before they come to the device."""
+    """Whatever the host's documents are converted to before they get to the device."""
     (forest, _), rng = make(n_features=3, input_dtype="float32"), np.random.default_rng(5)
     categories = Schema(categories=(("7", 7), ("9", 9), None), library="CatBoost")
     coded = Model(replace(forest, ctrs=None, schema=categories)).to(device)
@@ -339,7 +339,7 @@ def test_calls_that_are_refused_stay_so(device: EmulatedDevice) -> None:
 
 
 def test_what_is_kept_is_the_callers_to_choose(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python's random numbers are the user's; and a form that is there again takes nobody's place."""
+    """The state of Python's random numbers is left alone, and a form that is already kept evicts no other."""
     monkeypatch.setattr(repeated_calls, "SEEN", 3)
     forest, documents = make()
     model, X, out = Model(forest).to(device), device.from_host(documents), device.empty((40,), np.float64)
@@ -423,7 +423,7 @@ def test_other_libraries_arrays_are_launched_again_too(device: EmulatedDevice) -
 def test_answers_to_libraries_without_memory_of_their_own_are_theirs(
     device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As JAX's and Numba's: the device's memory, handed back for the documents' library, whose work is waited for."""
+    """As for JAX and Numba, whose work is waited for: answers are the device's memory, handed back to the library."""
     forest, documents = make()
     want, handed = Model(forest).predict(documents, "raw"), []
     hand_back = device.hand_back

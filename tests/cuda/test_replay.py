@@ -1,4 +1,4 @@
-"""Recorded launches as the driver is told them: no GPU, and a driver that reads what it is given."""
+"""Recorded launches as the driver gets them, without a GPU: a stand-in for the driver reads what it is given."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Kernel:
 
 
 class Driver:
-    """What `replay` calls of cuda-python; reads arguments when it is given them, as CUDA does."""
+    """The part of cuda-python that `replay` calls; reads arguments when it is given them, as CUDA does."""
 
     class CUDA_KERNEL_NODE_PARAMS(SimpleNamespace):
         pass
@@ -114,7 +114,7 @@ WEIGHTS = Array(0x5000)
 
 
 def recorded(n: int) -> Recording:
-    """Documents to scratch, scratch to more of it, that to the answer: the first ``n`` of these launches."""
+    """Records the first ``n`` of three launches: documents to scratch, scratch to more scratch, that to the answer."""
     noted: list[Recording] = []
 
     def fill(documents: Array, out: Array) -> None:
@@ -154,7 +154,7 @@ def test_what_lies_where_is_noted() -> None:
 
 
 def test_memory_that_is_made_stays_while_a_call_is_recorded() -> None:
-    """Else what is made next might lie there, and two places be one."""
+    """Otherwise memory made next might get the same address, and two arrays would be taken for one."""
     recording, made = Recording(X, ANSWER, address, 1 << 20), Array(0x7000)
     recording.made(made)
     alive = weakref.ref(made)
@@ -181,7 +181,7 @@ def test_documents_of_any_strides_are_found(strides: tuple[int, int]) -> None:
 
 
 def test_what_lies_between_documents_is_not_theirs() -> None:
-    """An answer between the rows of a wider memory, and what was made there."""
+    """An answer between the rows of a wider memory, and other arrays made there."""
     documents = Array(0x1000, (3, 4), strides=(4, 400))
     recording = Recording(documents, Array(0x1000 + 200, (3,), "f8"), address, 1 << 20)
     recording.made(Array(0x1000 + 600, (8,)))
@@ -192,7 +192,7 @@ def test_what_lies_between_documents_is_not_theirs() -> None:
 
 
 def test_calls_that_take_too_much_memory_are_not_recorded() -> None:
-    """And what was kept of them goes at once."""
+    """And whatever was kept of them is dropped at once."""
     recording = Recording(X, ANSWER, address, 4000)
     made = [Array(0x10000 * i, (500,)) for i in range(1, 4)]
     alive = [weakref.ref(array) for array in made]
@@ -207,7 +207,7 @@ def test_calls_that_take_too_much_memory_are_not_recorded() -> None:
 
 
 def test_what_is_recorded_is_one_calls() -> None:
-    """A failed one leaves nothing recording; another thread's launches, and a call's in its midst, are not its own."""
+    """A failed call leaves no recording active; launches of other threads and of calls inside it are not recorded."""
     recorder, outer, inner = Recorder(), *(Recording(X, ANSWER, address, 0) for _ in range(2))
     with pytest.raises(KeyboardInterrupt):
         recorder.record(outer, lambda documents, out: (_ for _ in ()).throw(KeyboardInterrupt), X, ANSWER)
@@ -236,7 +236,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 
 def note_nothing(stream: Any) -> None:
-    """In the place of `ModelMemory.note`."""
+    """Stands in for `ModelMemory.note`."""
 
 
 def expected(documents: int, out: int, scratch: int, stream: int) -> list[tuple[Any, ...]]:
@@ -260,7 +260,7 @@ def test_launches_are_told_where_arrays_lie_now(driver: Driver, n: int) -> None:
         assert driver.launched == expected(documents, out, scratch, stream)[:n]
         assert noted.pop() == (stream, n) and not noted
     assert set(cupy.asked) == {512 + 2560} and len(cupy.asked) == 5
-    # Graphs are of streams: those of 8 and 9 are new, that of 7 is told of the documents, then of the answer.
+    # Each stream has a graph: those of 8 and 9 are new, that of 7 gets the new documents, then the new answer.
     assert driver.told == (0 if n == 1 else 1 + 1)
 
 
@@ -287,7 +287,7 @@ def test_each_thread_has_arguments_of_its_own(driver: Driver) -> None:
             go.wait(10)
         launch(*told)
 
-    again(Array(0x50000), Array(0x60000))  # there are arguments that both might take
+    again(Array(0x50000), Array(0x60000))  # now there are arguments that both might take
     driver.launched = []
     cupy.cuda.driver.launchKernel = slowly
     other = threading.Thread(target=again, args=(Array(0x10000), Array(0x20000)))
@@ -325,7 +325,7 @@ def test_what_the_driver_refuses_is_told_and_not_used_again(driver: Driver, fail
 
 
 def test_each_stream_has_a_graph_of_its_own(driver: Driver) -> None:
-    """A graph waits for its last launch, in whatever stream; of streams that come and go, few are kept."""
+    """A graph waits for its last launch, in whatever stream; for streams that come and go, few graphs are kept."""
     cupy = Cupy(driver)
     again, made = Replay(cupy, recorded(3), note_nothing), []
     instantiate = driver.cuGraphInstantiate

@@ -1,4 +1,4 @@
-"""The models of the CPU's conformance tests on the emulated device: the source libraries' own exit leaves."""
+"""The models of the CPU's conformance tests on the emulated device, against the source libraries' own exit leaves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import gpuqs
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
 CONFORMANCE = Path(__file__).parents[1] / "conformance"
-#: Each library's conformance tests: where their models' names are kept, and what trains one.
+#: For each library's conformance tests: where they keep their models' names, and what trains a model.
 LIBRARIES = {
     "lightgbm": ("LIGHTGBM", "lightgbm_trained"),
     "xgboost": ("XGBOOST", "xgboost_trained"),
@@ -64,5 +64,5 @@ def test_every_trained_model(library: str, dtype: type, engine: str) -> None:
     names, train = (getattr(tests, name) for name in LIBRARIES[library])
     for name in names:
         expected = tests.expected(name, dtype)
-        some = slice(None, None, 3 if engine == "qs_gpu" else 1)  # whose atomics take the emulation longest
+        some = slice(None, None, 3 if engine == "qs_gpu" else 1)  # its atomics are slowest to emulate
         check(train(name).model, engine, expected.X[some], expected.leaves[some], name)

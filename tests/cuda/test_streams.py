@@ -1,4 +1,4 @@
-"""Streams of the emulation: work runs at a wait, in every order that CUDA allows and in no other; memory is watched."""
+"""Streams of the emulation: work runs at a wait, in every order that CUDA allows and in no other; memory is checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def note(stream: Stream, into: list[str], what: str) -> None:
 
 
 def orders(schedule: str, queue) -> set[str]:
-    """The orders that a queueing function's notes run in, over seeds."""
+    """The orders in which a queueing function's notes run, over several seeds."""
     seen = set()
     for seed in range(60 if schedule == "random" else 1):
         device, notes = EmulatedDevice(schedule=schedule, seed=seed), []
@@ -71,7 +71,7 @@ def default_between(device: EmulatedDevice, note) -> None:
 def test_events_and_the_default_stream_order_work(schedule: str) -> None:
     assert orders(schedule, event) <= {"axb", "abx"}
     assert {order.replace("x", "") for order in orders(schedule, default_between)} == {"adb"}
-    if schedule == "random":  # a non-blocking stream stands aside
+    if schedule == "random":  # a non-blocking stream is not ordered by it
         assert len(orders(schedule, default_between)) > 2
 
 
@@ -114,7 +114,7 @@ def test_a_buffer_of_the_host_that_changes_too_soon_is_seen(late: EmulatedDevice
     pinned, there = late.pinned((3,), np.float64), late.empty(3, np.float64)
     pinned[:] = 1
     late.copy_in(there, pinned)
-    pinned[:] = 2  # nobody waited
+    pinned[:] = 2  # without a wait
     np.testing.assert_array_equal(to_host(there), [2, 2, 2])
 
 

@@ -1,4 +1,4 @@
-"""Model.tune on a device, by a scripted clock on the emulated one: what wins, what calls use, where a plan counts."""
+"""Model.tune on the emulated device, with a scripted clock: what wins, what calls use, where a plan applies."""
 
 from __future__ import annotations
 
@@ -38,13 +38,12 @@ WANT = Model(FOREST).predict(ROWS, "raw")
 NAME = RTX3090.name
 WALK, SLICES = "walk_gpu", "bitslice_gpu"
 
-#: Seconds of the host and of the device for a call. Who looks at the clock before the device is done takes the latter
-#: for nothing.
+#: Seconds of the host and of the device for a call. Reading the clock before the device is done misses the latter.
 FAST, SLOW = (2e-3, 1e-3), (1e-4, 8e-3)
 
 
 class Timed:
-    """Engines of an emulated device whose calls move a clock: when they are queued, and when they are run."""
+    """Engines of an emulated device whose calls advance a clock: when they are queued, and when they are run."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, device: EmulatedDevice, **ways: tuple[float, float]) -> None:
         self.time, self.scored, self._device = 0.0, list[str](), device
@@ -75,7 +74,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, device: EmulatedDevice, fast: str) ->
 
 
 def plan_of(*engines: str, at: tuple[int, ...] = (1, 40), **where: Any) -> Plan:
-    """A plan for the emulated device that somebody made up."""
+    """A made-up plan for the emulated device."""
     default = Candidate(WALK, (), 1, 4.0, 3.0)
     sizes = tuple(Tuned(n, 0, 1, (Candidate(e, (), 1, 2.0, 1.5), default)) for n, e in zip(at, engines, strict=True))
     return replace(Plan("0", NAME, "cuda", True, sizes), **where)
@@ -97,7 +96,7 @@ def test_the_fastest_by_the_clock_scores_from_then_on(
     world = timed(monkeypatch, device, fast)
     plan = model.tune(X, 0.3, batch_sizes=[1, 60])
     assert model.plan is plan and (plan.processor, plan.isa, plan.compiled) == (NAME, "cuda", True)
-    assert set(world.scored) == {WALK, SLICES}  # exact sums of an order of their own are no way to score
+    assert set(world.scored) == {WALK, SLICES}  # not qs_gpu, whose exact sums have another order
     for tuned in plan.sizes:
         assert tuned.best.engine == fast == model.engine_for(tuned.n_documents)
         us = {c.engine: c.measured for c in tuned.candidates}
@@ -308,7 +307,7 @@ def test_documents_of_the_device_go_by_its_plan_on_any_model(
 
 
 def test_a_plan_of_the_cpu_is_not_used_on_a_device(device: EmulatedDevice) -> None:
-    for engine in ("walk", SLICES):  # the latter was never made
+    for engine in ("walk", SLICES):  # the latter is never made by tuning
         model = Model(FOREST, plan_of(engine, engine, **OF_HOST)).to(device)
         assert model.engine_for(1) == Model(FOREST).to(device).engine_for(1)
         note = model.explain(1).note
@@ -360,7 +359,7 @@ def test_a_plan_that_asks_for_what_changes_bits_or_is_not_here(engine: str, why:
 
 
 def test_sizes_near_a_tuned_one_go_by_corrected_predictions(device: EmulatedDevice) -> None:
-    """And no size tells of all larger calls until there are a million documents."""
+    """And a tuned size decides for all larger calls only from a million documents on."""
     default = Candidate(WALK, (), 1, 20.0, 900.0)
     sizes = tuple(Tuned(n, 0, 1, (Candidate(SLICES, (), 1, 60.0, 30.0), default)) for n in (40, 10_000))
     model = Model(FOREST, replace(plan_of(SLICES, SLICES), sizes=sizes)).to(device)

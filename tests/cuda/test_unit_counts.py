@@ -1,4 +1,4 @@
-"""The bit-sliced kernels' machine code is within the budget of instructions per unit of work, and counted rightly."""
+"""The bit-sliced kernels' machine code is within the budget of instructions per unit of work, and counted correctly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuqs.engines.gpu.bitslice_placed import WAVEFRONTS
 from gpuqs.engines.gpu.kernels import every_kernel
 
 needs_nvrtc = pytest.mark.skipif(nvrtc_build.why_not() is not None, reason=str(nvrtc_build.why_not()))
-#: Files of `qs_gpu` and `walk_gpu`, and of what is no stage of scoring.
+#: Files of `qs_gpu` and `walk_gpu`, and of kernels that are no stage of scoring.
 NOT_COUNTED = ("transpose.cu", "find_false_nodes.cu", "update_scores.cu", "update_outputs.cu", "exit_leaves.cu",
                "finish_scores.cu", "look_up_leaves.cu", "apply_link.cu", "walk_scores.cu",
                "walk_leaves.cu")  # fmt: skip
@@ -64,7 +64,7 @@ def test_branches_on_uniform_predicates_are_conditional() -> None:
 
 
 def test_regions_with_loops_are_others() -> None:
-    """A tree ends in the loop of its nodes; a conditional EXIT ends no code, and what waits for ever is no loop."""
+    """A tree ends inside the loop of its nodes; a conditional EXIT ends no code, and endless waiting is no loop."""
     code = Code(
         [".a:", "VOTE", "@P BRA .c", ".b:", "STG", "@P BRA .b", "@P EXIT", ".c:", "BRA .a", "RET", ".d:", "BRA .d"]
     )
@@ -75,7 +75,7 @@ def test_regions_with_loops_are_others() -> None:
 
 
 def test_loops_that_overlap_are_one() -> None:
-    """As for sm_75, where a vote may find lanes that have gone on."""
+    """As for sm_75, where some lanes may have gone on before a vote."""
     code = Code([".a:", "VOTE", ".b:", "YIELD", "@P BRA .a", "BRA .b", "EXIT"])
     assert code.loops == [(0, 4)]
 
@@ -106,13 +106,13 @@ def test_within_the_budget(kernel: str, architecture: int) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize(("each", "wavefronts"), WAVEFRONTS.items())
 def test_the_engine_chooses_sums_by_what_is_counted(each: int, wavefronts: int) -> None:
-    """Of shared memory: a read of numbers or a store takes one, a look-up what documents meet in the model."""
+    """A read of numbers or a store takes one wavefront of shared memory, a look-up what documents cost in the model."""
     shared, numbers = unit_counts.counted(f"sum_exact<double, double, true, 2, {each}>", 90).shared, 32 / each
     look_up = unit_counts.kept()["models"][unit_counts.SIZE]["wavefronts a look-up"]
     assert wavefronts == round(numbers + (shared["LDS"] - numbers) * look_up + shared["STS"])
 
 
-#: Kernel, a text of its file, and an instruction or two more for each node, push, row, tree, or step.
+#: Kernel, a string of its file, and a replacement with an instruction or two more per node, push, row, tree, or step.
 REGRESSIONS = [
     ("steps<1>", "end.of[w] | (first.of[w] & row.of[w])", "__brev(end.of[w] | (first.of[w] & row.of[w]))"),
     ("steps<2>", "end.of[w] | (first.of[w] & row.of[w])", "__brev(end.of[w] | (first.of[w] & row.of[w]))"),
@@ -142,7 +142,7 @@ def counted_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch
 def test_a_planted_regression_fails(
     kernel: str, old: str, new: str, architecture: int, counted_anew: pytest.MonkeyPatch
 ) -> None:
-    """Whatever one more instruction a node does to the planes: nothing runs here."""
+    """What the added instructions do to the planes does not matter: nothing runs here."""
     text = sources.source(unit_counts.works(unit_counts.kept()["models"][unit_counts.SIZE])[kernel][0])
     assert old in text
     counted_anew.setattr(sources, "source", lambda file: text.replace(old, new, 1))
@@ -157,7 +157,7 @@ def test_spills_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_nvrtc
 def test_the_page_has_what_is_counted() -> None:
-    """`python bench/gpu_budget.py` writes it anew."""
+    """`python bench/gpu_budget.py` rewrites it."""
     kept = unit_counts.kept()["nvrtc"]
     if list(nvrtc.version()) != kept:
         pytest.skip(f"the page is of NVRTC {kept}")

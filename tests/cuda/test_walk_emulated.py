@@ -28,9 +28,9 @@ from gpuqs.model import Model
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
-#: Several parts in each case, and too few threads for the trees of one.
+#: Several parts in each case, and fewer threads than a part has trees.
 PARTS = WalkSettings(part_trees=50, threads=128)
-#: No room for columns.
+#: No room for columns in shared memory.
 WHERE_THEY_ARE = WalkSettings(part_trees=50, threads=128, shared=1)
 
 
@@ -96,7 +96,7 @@ def test_trees_of_any_size(forward: EmulatedDevice, shape: str, turned: bool) ->
     forest = random_forest(rng, n_trees=2, max_leaves=leaves, shape=shape, n_thresholds=500)
     if turned:
         forest = replace(forest, left=forest.right, right=forest.left)
-    assert shape == "chain" or BitsliceGpu().supports(forest) is not None
+    assert shape == "chain" or BitsliceGpu().why_not(forest) is not None
     check(forward, forest, probing_documents(rng, forest, 20))
 
 
@@ -124,7 +124,7 @@ def test_every_way_to_read_a_category(forward: EmulatedDevice, routing: int, cho
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_whole_numbers_of_many_trees_are_split(n_outputs: int) -> None:
-    """A few documents' among several thread blocks each, in shares that the device has room for."""
+    """Each of a few documents' sums is split among several thread blocks, as many as the device has room for."""
     rng = np.random.default_rng(18)
     forest = random_forest(rng, n_trees=90, max_leaves=6, n_outputs=n_outputs)
     device = EmulatedDevice(attributes=replace(RTX3090, multiprocessors=12))
@@ -204,7 +204,7 @@ def test_one_launch_from_row_to_score(forward: EmulatedDevice) -> None:
 
 def test_auto_takes_it_where_no_other_holds_a_forest(forward: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     for engine in (QsGpu, BitsliceGpu):
-        monkeypatch.setattr(engine, "supports", lambda self, forest: "it is too large")
+        monkeypatch.setattr(engine, "why_not", lambda self, forest: "it is too large")
     forest, documents = CASES[2].make()
     model = Model(forest).to(forward)
     assert model.engine_for(len(documents)) == "walk_gpu"
@@ -212,7 +212,7 @@ def test_auto_takes_it_where_no_other_holds_a_forest(forward: EmulatedDevice, mo
 
 
 def test_auto_takes_what_explain_shows_as_cheapest(forward: EmulatedDevice) -> None:
-    """Of this forest the walk is cheaper up to some 200,000 documents."""
+    """For this forest the walk is cheaper up to some 200,000 documents."""
     forest = random_forest(np.random.default_rng(27), n_trees=30, max_leaves=64, n_features=5, shape="complete")
     model, taken = Model(forest).to(forward), set()
     for n in (0, 1, 1000, 10**5, 2**17 + 1, 10**6, 10**8):
@@ -225,6 +225,6 @@ def test_auto_takes_what_explain_shows_as_cheapest(forward: EmulatedDevice) -> N
 
 def test_what_it_cannot_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     forest = random_forest(np.random.default_rng(9), n_trees=1, max_leaves=64, shape="complete")
-    assert WalkGpu().supports(forest) is None
+    assert WalkGpu().why_not(forest) is None
     monkeypatch.setattr("gpuqs.engines.gpu.walk_gpu.MAX_POSITIONS", 64)
-    assert "30 bits" in str(WalkGpu().supports(forest))
+    assert "30 bits" in str(WalkGpu().why_not(forest))

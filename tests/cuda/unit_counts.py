@@ -3,9 +3,9 @@
     python unit_counts.py           # print the table; `make gate` does
     python unit_counts.py accept    # make what is counted now the budget
 
-Counted is the loop that does a kernel's work, with those inside, weighted by what the layout says of a trained model
-(`budget.json`, by `bench/gpu_budget.py models`); what lies around it is not. Shared memory is what a thread block is
-launched with for that model.
+Only the loop that does a kernel's work is counted, with its inner loops, weighted by the layout of a trained model
+(`budget.json`, written by `bench/gpu_budget.py models`). Shared memory is what a thread block is launched with for that
+model.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from gpuqs.engines.gpu.kernels import summed
 
 BUDGET = Path(__file__).with_name("budget.json")
 SIZE = "1,000 x 64"
-#: What a budget allows beyond what was counted: another version of NVRTC may schedule otherwise.
+#: A budget is the count times this, because another version of NVRTC may schedule otherwise.
 MARGIN = 1.01
-#: The most that is wanted of a kernel, per unit, whatever it takes now.
+#: Upper limits that are wanted per unit, whatever a kernel takes now.
 TARGETS = {"rank_documents<float, float, true>": 12, "steps<2>": 10}
 TARGETS |= {f"sum_fast<{w}>": 160 for w in (1, 2)}
 TARGETS |= {f"sum_exact<double, double, true, {w}, {d}>": 240 for w in (1, 2) for d in summed("float64", small=True)}
@@ -37,20 +37,20 @@ Model = dict[str, float]
 
 @dataclass(frozen=True)
 class Work:
-    """How a kernel's work lies in its machine code.
+    """Where a kernel's work is in its machine code.
 
     Parameters
     ----------
     unit : str
-        Of work; of 1,024 documents where nothing else is said.
+        Unit of work; for 1,024 documents unless it says otherwise.
     main : tuple of str
         Opcodes of the loop that does the work.
     units : float
-        Units that a warp does in a trip of it.
+        Units that a warp does in a trip of that loop.
     trips, skips
         As `machine_code.Code.runs` has them.
     mark : tuple of str and float
-        An opcode, and how many of it a unit is known to run: weights that are wrong show here.
+        An opcode, and how many of them a unit is known to run: wrong weights show up here.
     """
 
     unit: str
@@ -70,8 +70,8 @@ def works(model: Model) -> dict[str, tuple[str, Work]]:
     found = {
         "rank_documents<float, float, true>": (
             "rank_documents.cu",
-            # A trip is a batch of four words of documents, and eight levels, of which the model's columns have a share.
-            # None has more, or is a category's.
+            # A trip is a batch of four words of documents, and eight levels, some of which the model's columns have.
+            # No column has more levels, or is categorical.
             Work("column step of 32 documents", ("VOTE",), 4 * bits, {"F2I": 0.0, "LD.E": 0.0},
                  (Skip("F2I", "VOTE", 0.0, loops=True), Skip("LD.E", "F2I", 0.0, loops=True),
                   Skip("LDS", "LD.E", bits / 8), Skip("VOTE", "LDS", rank_planes - bits)),
@@ -86,14 +86,14 @@ def works(model: Model) -> dict[str, tuple[str, Work]]:
         )  # fmt: skip
         found[f"steps<{w}>"] = (
             "steps.cu",
-            # A trip is a group of eight steps; levels of oblivious trees are not there. Three planes are in registers.
-            # A tree ends with a page: where it has several, what it takes once is counted for each.
+            # A trip is a group of eight steps; the model has no oblivious trees. Three planes are in registers.
+            # A tree ends with a page: if it has several, what it takes once is counted for each page.
             Work("node", ("VOTE",), nodes / groups * w, {"STG": planes - 3, "LDG": pushes / special},
                  (Skip("STS", "LDS", 0.0), Skip("STG", "VOTE", pages / groups, loops=True),
                   Skip("LDG", "STG", special, loops=True)), ("VOTE", 2 * groups / nodes / w)),
         )  # fmt: skip
         found[f"sum_fast<{w}>"] = ("sum_fast.cu", Work("tree", ("LDG", "LDS"), 2, mark=("LDS", 32)))
-        # A trip is 32 trees of 128 documents, and each role's code is run by four warps of those that a trip has.
+        # A trip is 32 trees of 128 documents, in which four warps run each role's code.
         found[f"sum_few<double, double, {w}>"] = (
             "sum_few.cu",
             Work("tree", ("DADD", "LDG"), 1, mark=("DADD", 32)),
@@ -101,7 +101,7 @@ def works(model: Model) -> dict[str, tuple[str, Work]]:
         for d in summed("float64", small=True):
             found[f"sum_exact<double, double, true, {w}, {d}>"] = (
                 "sum_exact.cu",
-                # A trip is 32 trees of 256 documents, or 8 of 1,024; a warp of the eight does an eighth.
+                # A trip is 32 trees of 256 documents, or 8 of 1,024; each of the eight warps does an eighth.
                 Work("tree", ("DADD", "LDG"), 1, mark=("DADD", 32)),
             )
         found[f"slots<{w}>"] = (
@@ -119,13 +119,13 @@ class UnitCount:
     Parameters
     ----------
     instructions : float
-        Of a warp, a unit.
+        Of a warp, per unit.
     shared : dict
         Those that use shared memory, by opcode.
     mark : float
-        The mark's count over what is known of it.
+        The mark's count divided by its known number.
     registers, spills : int
-        Of a thread; of the kernel.
+        Registers of a thread; spills of the kernel.
     """
 
     instructions: float
@@ -136,7 +136,7 @@ class UnitCount:
 
 
 def count(code: Code, work: Work) -> tuple[float, dict[str, float], float]:
-    """Instructions a unit, those that use shared memory by opcode, and the mark's count over what is known of it."""
+    """Instructions per unit, those that use shared memory by opcode, and the mark's count over its known number."""
     runs = code.runs(code.outermost(*work.main), work.trips, work.skips)
     shared: dict[str, float] = {}
     for opcode, n in runs:
@@ -160,7 +160,7 @@ def counted(kernel: str, architecture: int) -> UnitCount:
 
 
 def over_budget(kernel: str, architecture: int) -> str | None:
-    """What a kernel takes more than the budget, in words; None where it does not."""
+    """Describe what a kernel takes beyond its budget; None if it is within it."""
     seen, limit = counted(kernel, architecture), kept()["budget"][kernel][str(architecture)]
     if seen.instructions <= limit and not seen.spills:
         return None

@@ -1,14 +1,14 @@
-"""Train small models with an installed LightGBM or XGBoost, and keep what that very version makes of rows.
+"""Train small models with the installed LightGBM or XGBoost, and keep the scores that this version gives.
 
 Run once for each released version, in a virtual environment that holds it:
 
     python tests/data/make_models.py lightgbm        # writes tests/data/lightgbm/<version>.json.xz
     python tests/data/make_models.py xgboost         # writes tests/data/xgboost/<version>.json.xz
 
-A file holds the rows, which all of its models share (on the models' thresholds, beside them, missing,
-special values), and for each model its own text and, for rows of float64 and of float32, the raw scores,
+A file holds the rows that all of its models share (on the models' thresholds, next to them, missing,
+special values). For each model it holds the model's text and, for float64 and float32 rows, the raw scores,
 exit leaves and, in newer files, values. Arrays are kept as the hexadecimal digits of their bytes. Old
-releases need old Pythons: this file keeps to Python 3.8.
+releases need old Pythons, so this file uses only Python 3.8.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 N_TRAINING_ROWS = 300
 N_ROWS = 170
 GROUP = 15
-#: Feature that holds category codes, where a case says so.
+#: Feature that holds category codes if a case has "codes".
 CODES = 3
 N_CODES = 12
 
@@ -34,7 +34,7 @@ SPECIAL = [np.nan, 0.0, -0.0, 5e-324, -1e-40, 1e-35, -1e-35, 2e-35, -1e30]
 INFINITE = [np.inf, -np.inf, 1e300]
 ODD_CODES = [-1.0, -0.5, 0.5, 2.5, 11.0, 12.0, 31.0, 32.0, 1000.0, 16_777_216.0, 1e10]
 
-#: Parameters, and what the target is; "whole": without missing values; "codes": feature `CODES` is categorical.
+#: Parameters and kind of target; "whole": no missing values; "codes": feature `CODES` is categorical.
 LIGHTGBM = {
     "regression": ({}, "value whole"),
     "nan": ({}, "value"),
@@ -52,7 +52,7 @@ LIGHTGBM = {
     "one leaf": ({"min_gain_to_split": 1e30}, "value"),
 }
 
-#: Likewise, and the first version that can do it.
+#: The same, plus the first version that supports the case.
 XGBOOST = {
     "regression": ({}, "value whole", (1, 0)),
     "nan": ({}, "value", (1, 0)),
@@ -108,7 +108,7 @@ def training_rows(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def labels(kind: str, target: np.ndarray) -> np.ndarray:
-    """The target as `kind` has it: values, two or three classes, counts, or several targets."""
+    """Convert the target to `kind`: values, two or three classes, counts, or several targets."""
     if "binary" in kind:
         return (target > np.median(target)).astype(float)
     if "class" in kind:
@@ -121,7 +121,7 @@ def labels(kind: str, target: np.ndarray) -> np.ndarray:
 
 
 def rows_for(rng: np.random.Generator, tests: list[tuple[int, float]], infinite: bool, n_features: int) -> np.ndarray:
-    """Rows in which every feature takes thresholds and values one unit in the last place beside them."""
+    """Rows in which every feature takes its thresholds and values one unit in the last place from them."""
     columns = []
     for feature in range(n_features):
         t = np.unique([threshold for at, threshold in tests if at == feature])
@@ -233,7 +233,7 @@ def matrix_fields(kind: str) -> dict[str, Any]:
 
 
 def saved(booster: Any, form: str) -> bytes:
-    """The model as a file of this form holds it."""
+    """The model's content as a file of this form."""
     path = HERE / f"being written.{form}"
     booster.save_model(str(path))
     try:

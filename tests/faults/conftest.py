@@ -1,4 +1,4 @@
-"""The libraries that are preloaded into tests' processes, made once."""
+"""The libraries preloaded into test processes, built once."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from faults.preload import compile_library
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """``library(source)``: the library made of a source file of this folder."""
+    """``library(source)``: the library built from a source file in this folder."""
     return cache(lambda source: compile_library(source, tmp_path_factory.mktemp("libraries")))

@@ -1,5 +1,5 @@
-// Preloaded into a test's process: the n-th call of one kind fails there, once or from then on, and memory that
-// gpuqs's own modules hold is counted. Linux with glibc.
+// Preloaded into a test process: the n-th call of one kind fails, once or from then on, and the memory blocks that
+// gpuqs's own modules hold are counted. Linux with glibc.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,14 +26,14 @@ void __libc_free(void*);
 
 namespace {
 
-// As sweep.py numbers them. own_memory: what gpuqs's modules ask for; large_memory: what anybody does, from kLarge bytes on.
+// Same numbers as in sweep.py. own_memory: allocations by gpuqs's modules; large_memory: by anyone, of at least kLarge bytes.
 enum Kind { own_memory, large_memory, map, protect, thread, opening, reading, writing, syncing, renaming, closing };
 
 std::atomic<int> armed_kind{-1};
 std::atomic<long> n_seen{0}, first_failing{0};
 std::atomic<bool> from_then_on{false};
 
-// NumPy and Python's own libraries do not survive everywhere that a small structure of theirs has no memory.
+// NumPy and Python's own libraries do not always survive if the allocation of a small structure fails.
 constexpr size_t kLarge = 2048;
 
 bool fails(Kind kind) {
@@ -42,7 +42,7 @@ bool fails(Kind kind) {
     return from_then_on ? n >= first_failing : n == first_failing;
 }
 
-// Where the code of gpuqs's modules lies.
+// Address ranges of the code of gpuqs's modules.
 constexpr int kMostModules = 8;
 uintptr_t code_start[kMostModules], code_end[kMostModules];
 std::atomic<int> n_modules{0};
@@ -54,7 +54,7 @@ bool is_own(const void* caller) {
     return false;
 }
 
-// What they hold: a table of addresses.
+// Hash table of the addresses of memory that they hold.
 constexpr size_t kPlaces = 1 << 16;
 void* held[kPlaces];
 std::atomic<long> n_held{0};
@@ -84,7 +84,7 @@ void give_back(void* p) {
     while (held[hole] && held[hole] != p) hole = (hole + 1) % kPlaces;
     if (!held[hole]) return;
     n_held--;
-    // Those behind it move up, unless they would come to stand before their place.
+    // Move later entries up into the hole, unless they would end up before their hash position.
     for (size_t at = (hole + 1) % kPlaces; held[at]; at = (at + 1) % kPlaces)
         if ((at - place_of(held[at])) % kPlaces >= (at - hole) % kPlaces) {
             held[hole] = held[at];
@@ -93,7 +93,7 @@ void give_back(void* p) {
     held[hole] = nullptr;
 }
 
-// Memory that `ask` gives, unless it is this call's turn to fail.
+// Whether it is this call's turn to fail.
 bool no_memory(bool own, size_t n) { return (n >= kLarge && fails(large_memory)) || (own && fails(own_memory)); }
 
 template <class Ask> void* memory(const void* caller, size_t n, Ask ask) {
@@ -123,7 +123,7 @@ long failing(int error) {
 
 extern "C" {
 
-// Modules whose paths hold `part` are gpuqs's own, from now on. Returns how many pieces of code they have.
+// From now on, modules whose paths contain `part` count as gpuqs's own. Returns how many pieces of code they have.
 int faults_aim(const char* part) {
     n_modules = 0;
     const auto look = [](dl_phdr_info* module, size_t, void* part) {
@@ -147,13 +147,13 @@ void faults_arm(int kind, long n, int persistent) {
     armed_kind = kind;
 }
 
-// Returns how many calls of the kind there were.
+// Returns how many calls of the armed kind were made.
 long faults_disarm() {
     armed_kind = -1;
     return n_seen;
 }
 
-// Pieces of memory that gpuqs's own modules hold.
+// Number of memory blocks that gpuqs's own modules hold.
 long faults_held() { return n_held; }
 
 void* malloc(size_t n) {
@@ -222,7 +222,7 @@ int rename(const char* from, const char* to) {
     return static_cast<int>(fails(renaming) ? failing(EIO) : syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 int close(int file) {
-    const long closed = syscall(SYS_close, file);  // also where it says that it failed, as Linux does
+    const long closed = syscall(SYS_close, file);  // closed even if close reports failure, as on Linux
     return static_cast<int>(fails(closing) ? failing(EIO) : closed);
 }
 

@@ -1,8 +1,8 @@
-"""Every engine on documents, answers and memory of its own that pages nobody may touch lie before and behind.
+"""Every engine on documents, answers and scratch memory with inaccessible pages before and after them.
 
     LD_PRELOAD=guards.cpp.so GPUQS_ISA=avx2 python guarded.py [touch before | touch behind]
 
-A byte read or written beside them ends the process. Prints how many calls were tried. ``touch`` touches such a byte.
+A byte read or written outside ends the process. Prints how many calls were tried. ``touch`` touches such a byte.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from forests import probing_documents, random_forest
 from gpuqs.cpu_fallback import scorer
 from gpuqs.model import Model
 
-#: Documents: all small numbers, and those around the sizes of words, blocks and groups.
+#: Numbers of documents: all small ones, and those around the sizes of words, blocks and groups.
 SIZES = (*range(1, 71), *(n + beside for n in (128, 256, 512, 1024) for beside in (-1, 0, 1)))
 FEATURES = range(1, 41)
-#: How documents lie: strides from the number of rows, of columns, and bytes of a value.
+#: Memory layouts of documents: strides from the number of rows, of columns, and bytes per value.
 LAYOUTS = {
     "C order": lambda n, f, b: (f * b, b),
     "F order": lambda n, f, b: (b, n * b),
@@ -48,7 +48,7 @@ _libc.guards_count.restype = ctypes.c_long
 
 
 class Region:
-    """Memory with a page on either side that nobody may touch."""
+    """Memory with an inaccessible page on either side."""
 
     def __init__(self, n_bytes: int) -> None:
         page = mmap.PAGESIZE
@@ -64,7 +64,7 @@ class Region:
         assert _libc.mprotect(self.at, self.n_bytes, access) == 0
 
     def array(self, shape: tuple[int, int], strides: tuple[int, int], dtype: np.dtype, first: bool) -> np.ndarray:
-        """An array whose lowest byte is the region's first, or whose highest is its last."""
+        """An array whose lowest byte is the region's first (``first``), or whose highest byte is its last."""
         far = [(count - 1) * stride for count, stride in zip(shape, strides, strict=True)]
         lowest, end = sum(min(0, way) for way in far), sum(max(0, way) for way in far) + dtype.itemsize
         offset = -lowest if first else self.n_bytes - end
@@ -72,7 +72,7 @@ class Region:
 
 
 def model_of(n_features: int) -> Model:
-    """Leaf numbers of one and two bytes, trees for each engine, categories, oblivious trees, several outputs."""
+    """A model that varies with ``n_features``: 1- or 2-byte leaf numbers, all shapes, categories, several outputs."""
     f = n_features
     return Model(
         random_forest(
@@ -91,7 +91,7 @@ def model_of(n_features: int) -> Model:
 
 @contextmanager
 def guarded_memory(first: bool) -> Iterator[None]:
-    """What gpuqs and NumPy ask for begins behind a page, or ends before one."""
+    """Allocations of gpuqs and NumPy start right after an inaccessible page, or end right before one."""
     _libc.guards_begin(first)
     try:
         yield
@@ -100,7 +100,7 @@ def guarded_memory(first: bool) -> Iterator[None]:
 
 
 def check(model: Model, X: Any, expected: np.ndarray, answers: Region, first: bool, **options: Any) -> None:
-    """The answer, written between pages, has the bits of the expected one, and nothing beside it is written."""
+    """The answer, written between guard pages, equals the expected bits, and nothing outside it is written."""
     answers.bytes[:] = _BESIDE
     out = answers.array(expected.shape, expected.strides, expected.dtype, first)
     with guarded_memory(not first):
@@ -111,14 +111,14 @@ def check(model: Model, X: Any, expected: np.ndarray, answers: Region, first: bo
 
 
 def touch(where: str) -> None:
-    """Read a byte beside an array."""
+    """Read a byte just outside an array."""
     with guarded_memory(where == "before"):
         array = np.empty(4000, np.uint8)
     ctypes.string_at(array.ctypes.data + (-1 if where == "before" else array.nbytes), 1)
 
 
 def try_all() -> int:
-    """Half of the sizes with each number of features, every layout in turn, every engine; returns how many calls."""
+    """Try half of the sizes with each number of features, every layout in turn, every engine; return the call count."""
     rows, answers = Region(4 * max(SIZES) * max(FEATURES) * 8), Region(max(SIZES) * 9 * 8)
     turn, calls = 0, 0
     for f in FEATURES:
@@ -154,7 +154,7 @@ def try_all() -> int:
 
 
 def main() -> None:
-    core = next(name for name in sys.modules if name.endswith("._multiarray_umath"))  # its package was renamed
+    core = next(name for name in sys.modules if name.endswith("._multiarray_umath"))  # NumPy renamed its package
     paths = [str(sys.modules[name].__file__).encode() for name in (scorer.__name__, core)]
     assert _libc.guards_watch((ctypes.c_char_p * 2)(*paths), 2) >= 2
     if sys.argv[1:]:

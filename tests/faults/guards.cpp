@@ -1,5 +1,5 @@
-// Preloaded into a test's process: memory that gpuqs's own modules and NumPy ask for lies between two pages that nobody
-// may touch, at the first byte behind the one or at the last before the other. Machine code is watched like any other.
+// Preloaded into a test process: memory allocated by gpuqs's own modules and NumPy lies between two inaccessible pages,
+// starting right after the first or ending right before the second. Generated machine code is guarded as well.
 // Linux with glibc.
 #include <errno.h>
 #include <link.h>
@@ -24,9 +24,9 @@ void __libc_free(void*);
 namespace {
 
 const size_t kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-constexpr unsigned char kAnything = 0xa5;  // what memory holds at first, and what lies around it
+constexpr unsigned char kAnything = 0xa5;  // initial content of memory, and of the bytes around it
 
-// Where the code of those modules lies.
+// Address ranges of the code of the watched modules.
 constexpr int kMostPieces = 8;
 uintptr_t code_start[kMostPieces], code_end[kMostPieces];
 std::atomic<int> n_pieces{0};
@@ -41,8 +41,8 @@ bool is_watched(const void* caller) {
     return false;
 }
 
-// Guarded blocks lie in one range of addresses, taken once and never given out again: whoever uses what was given back is
-// caught, too. A block: a page, its pages, a page; the first holds what is known of it while nobody may look.
+// Guarded blocks lie in one range of addresses that are never reused, so that use after free is caught, too. A block
+// consists of a guard page, its own pages and a guard page; the first guard page stores the block's record.
 constexpr size_t kRange = size_t{1} << 42;
 uintptr_t range = 0;
 std::atomic<uintptr_t> next{0};
@@ -64,7 +64,7 @@ void* guarded(size_t unit, size_t n) {
     n = n ? n : 1;
     const size_t pages = (n + kPage - 1) / kPage * kPage;
     const size_t whole = pages + 2 * kPage, aligned = unit > kPage ? unit : kPage;
-    // The pages of the block begin where `unit` asks.
+    // The block's own pages start at an address aligned to `unit`.
     uintptr_t first = next.fetch_add(whole + aligned);
     first = (first + kPage + aligned - 1) / aligned * aligned;
     if (first + pages + kPage > range + kRange) end("no addresses left for guarded memory\n");
@@ -79,7 +79,7 @@ void* guarded(size_t unit, size_t n) {
 }
 
 void release(void* p) {
-    // Blocks start in their first page, before which lies what is known of them.
+    // The user's block starts in its first own page; the page before it holds the record.
     auto* page = reinterpret_cast<unsigned char*>(reinterpret_cast<uintptr_t>(p) / kPage * kPage);
     mprotect(page - kPage, kPage, PROT_READ);
     const Block block = *reinterpret_cast<Block*>(page - kPage);
@@ -96,7 +96,7 @@ void release(void* p) {
 
 extern "C" {
 
-// Modules with these paths are watched. Returns how many pieces of code they have.
+// Watch modules with these paths. Returns how many pieces of code they have.
 int guards_watch(const char** paths, int n_paths) {
     struct Paths {
         const char** path;
@@ -121,7 +121,7 @@ int guards_watch(const char** paths, int n_paths) {
     return n_pieces;
 }
 
-// Blocks from now on begin behind a page (start), or end before one.
+// From now on, blocks start right after a guard page (start), or end right before one.
 void guards_begin(int start) {
     at_start = start;
     on = true;

@@ -1,4 +1,4 @@
-"""Runs a script in a process of its own that has one of the shared libraries of this folder preloaded."""
+"""Run a script in a separate process with one of this folder's shared libraries preloaded."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-#: The longest that one process may take.
+#: Time limit of one process in seconds.
 SECONDS = 300
 
 
 def compile_library(source: str, folder: Path) -> Path:
-    """Make the library of ``source`` in ``folder``; the test is skipped where that cannot be."""
+    """Build the library from ``source`` in ``folder``; skip the test if that fails."""
     if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
         pytest.skip("calls are replaced on Linux with glibc only")
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
@@ -37,7 +37,7 @@ def preloaded(library: Path, script: str, *arguments: str, **environment: str) -
         "OPENBLAS_NUM_THREADS": "1",
         **environment,
     }
-    # Not from the checkout, whose gpuqs has no compiled modules.
+    # Do not run in the checkout: its gpuqs has no compiled modules.
     command = [sys.executable, "-X", "faulthandler", str(HERE / script), *arguments]
     return subprocess.run(
         command, env=os.environ | own, cwd=HERE, capture_output=True, text=True, errors="replace", timeout=SECONDS
@@ -45,7 +45,7 @@ def preloaded(library: Path, script: str, *arguments: str, **environment: str) -
 
 
 def run_preloaded(library: Path, script: str, *arguments: str, **environment: str) -> str:
-    """What the script prints; the test fails where the script does."""
+    """Return what the script prints; fail the test if the script fails."""
     run = preloaded(library, script, *arguments, **environment)
     assert run.returncode == 0, f"exit status {run.returncode}\n{run.stdout[-2000:]}\n{run.stderr[-6000:]}"
     return run.stdout

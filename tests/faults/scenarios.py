@@ -1,4 +1,4 @@
-"""What is tried while calls fail: each scenario acts, and then says what must be so whether it failed or not."""
+"""What is tried while calls fail: each scenario acts, then checks what must hold whether it failed or not."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from gpuqs.forest import Forest
 from gpuqs.formats.native import MAGIC
 from gpuqs.model import Model
 
-#: What the file held that is written over.
-OLD = MAGIC + b"what was there before\n"  # no model in another format, which none replaces
+#: Old content of the file that is overwritten.
+OLD = MAGIC + b"what was there before\n"  # starts with MAGIC: gpuqs does not overwrite a model in another format
 
 
 class Scenario(ABC):
@@ -29,13 +29,13 @@ class Scenario(ABC):
     Attributes
     ----------
     clear : tuple of exception types
-        What may be raised where a call fails.
+        Exceptions that may be raised if a call fails.
     """
 
     clear: tuple[type[Exception], ...] = (MemoryError, OSError, GpuqsError)
 
     def begin(self) -> None:  # noqa: B027 - most need nothing
-        """What comes first, and does not fail."""
+        """Preparation during which no call fails."""
 
     @abstractmethod
     def act(self) -> None:
@@ -43,7 +43,7 @@ class Scenario(ABC):
 
     @abstractmethod
     def check(self, succeeded: bool) -> None:
-        """Nothing was lost, and the same works now."""
+        """Check that nothing was lost, and that the same action works now."""
 
 
 def same_bits(found: np.ndarray, expected: np.ndarray) -> None:
@@ -56,13 +56,13 @@ def made_forest(**fields: object) -> Forest:
 
 
 class Load(Scenario):
-    """`gpuqs.load` of a file, and scores of what it gave."""
+    """`gpuqs.load` of a file, then scores of the loaded model."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         model = gpuqs.load(path)
         rows = probing_documents(np.random.default_rng(3), model.forest, 40)
-        self.X = coded_rows(rows[:, : model.n_features])  # those of CTRs are made of the others
+        self.X = coded_rows(rows[:, : model.n_features])  # columns of CTRs are computed from the others
         self.expected = model.predict(self.X, "raw")
 
     def act(self) -> None:
@@ -95,7 +95,7 @@ class Predict(Scenario):
 
 
 class NewThread(Scenario):
-    """Two calls with few documents in a thread that has made none: the first's scratch tells what to keep for more."""
+    """Two calls with few documents in a new thread: the first call's scratch decides how much to keep for the next."""
 
     def __init__(self) -> None:
         forest = made_forest()
@@ -125,7 +125,7 @@ class NewThread(Scenario):
 
 
 class Encode(Predict):
-    """Documents coded, and scored in whole and in part."""
+    """Documents encoded, then scored as a whole and in part."""
 
     def __init__(self, n_threads: int) -> None:
         super().__init__("bitslice", n_threads, 1300)
@@ -145,7 +145,7 @@ class Encode(Predict):
 
 
 class Save(Scenario):
-    """`Model.save` over a file that is there."""
+    """`Model.save` over an existing file."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "model.gpuqs"
@@ -165,11 +165,11 @@ class Save(Scenario):
 
 
 class CommandFailed(Exception):
-    """The command ended as it should where something failed: a status, and one line that says why."""
+    """The command failed as it should: with a status and one line that says why."""
 
 
 class Command(Scenario):
-    """`gpuqs score -o` over a file that is there."""
+    """`gpuqs score -o` over an existing file."""
 
     clear = (CommandFailed,)
 

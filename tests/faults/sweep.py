@@ -1,8 +1,8 @@
-"""The n-th call of a kind fails, for n = 1, 2, ... until a run meets no fault: success or a clear error, no leak.
+"""Fail the n-th call of a kind, n = 1, 2, ..., until a run meets no fault; require success or a clear error, no leak.
 
     LD_PRELOAD=failing_calls.cpp.so python sweep.py SCENARIO KIND [ARGUMENT ...]
 
-Prints what came of it as JSON. An assertion fails, or the process ends or hangs, where gpuqs is at fault.
+Prints the outcomes as JSON. If gpuqs is at fault, an assertion fails or the process ends or hangs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ KINDS = (
     *("own_memory", "large_memory", "map", "protect", "thread"),
     *("open", "read", "write", "fsync", "rename", "close"),
 )
-#: How Python and NumPy themselves put it in places where no memory is left.
+#: Messages of Python and NumPy themselves when no memory is left.
 NOT_OURS = ("can't allocate", "without exception set", "without setting an exception")
-#: A run longer than this hangs.
+#: A run longer than this counts as hung.
 HANG_SECONDS = 60
 
 _calls = ctypes.CDLL(None)
@@ -37,16 +37,16 @@ _calls.faults_arm.argtypes = ctypes.c_int, ctypes.c_long, ctypes.c_int
 
 
 def disarm() -> int:
-    """How many calls of the armed kind there were."""
+    """Disarm; return how many calls of the armed kind were made."""
     while True:
         try:
             return _calls.faults_disarm()
-        except MemoryError:  # the fault came as late as that
+        except MemoryError:  # the fault hit only here
             continue
 
 
 def held() -> dict[str, int]:
-    """What a leak would add to."""
+    """Counters that a leak would increase."""
     gc.collect()
     return {
         "memory of gpuqs": _calls.faults_held(),
@@ -76,7 +76,7 @@ def one_run(scenario: Scenario, kind: str, n: int, from_then_on: bool) -> tuple[
 
 
 def one_run_of_a_child(scenario: Scenario, kind: str, n: int, from_then_on: bool) -> tuple[str, bool]:
-    """The same in a forked process, which has no threads yet: those that were started once are kept."""
+    """As `one_run`, in a forked process, which has no threads yet (threads, once started, are kept)."""
     receive, send = os.pipe()
     child = os.fork()
     if child == 0:
@@ -132,11 +132,11 @@ def main() -> None:
     told = {}
     for kind in kinds.split(","):
         if kind != "thread":
-            for _ in range(2):  # what the first runs keep for good
+            for _ in range(2):  # the first runs allocate what is kept permanently
                 one_run(scenario, kind, 10**9, False)
         before = held()
         outcomes: Counter[str] = Counter()
-        # With nothing left at all Python itself cannot go on: any memory fails once only.
+        # If every allocation failed, Python itself could not go on: "large_memory" fails only once.
         for from_then_on in (False, True) if kind != "large_memory" else (False,):
             outcomes += sweep(scenario, kind, from_then_on)
         assert held() == before, f"{kind}: {before} became {held()}"

@@ -1,4 +1,4 @@
-"""Every failure of a command: one line on standard error, the documented status, the old scores as they were."""
+"""Each command failure prints one line on standard error, exits with the documented status and keeps old scores."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def out(tmp_path: Path) -> Iterator[Path]:
-    """Scores of an earlier run, which a failure must leave alone, in a folder where it must leave nothing."""
+    """Scores of an earlier run; a failure must not change them or leave anything else in their folder."""
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "scores.npy").write_bytes(OLD)
@@ -63,7 +63,7 @@ def write(path: Path, content: bytes) -> Path:
 
 
 def fails(status: int, *arguments: object) -> str:
-    """Run a command here, and check how it fails; its line."""
+    """Run a command in this process and check how it fails; return its error line."""
     result = CliRunner().invoke(cli, [str(a) for a in arguments])
     assert result.exit_code == status, result.output
     assert result.stdout == ""
@@ -101,7 +101,7 @@ def parquet(**columns: object) -> bytes:
 
 SHAPE = "{'descr': '<f8', 'fortran_order': False, 'shape': %s, }\n"
 
-#: Content that is no file of three features, whatever it is read as.
+#: Contents that are not a valid file of three features in any format.
 DOCUMENTS = {
     "empty": b"",
     "zeros": bytes(5000),
@@ -304,7 +304,7 @@ def test_a_fault_of_our_own(model: Path, tmp_path: Path, out: Path, monkeypatch:
     assert "Traceback" in result.stderr and result.stderr.splitlines()[-1].startswith("Error: ZeroDivisionError")
 
 
-#: How libraries say that they got no memory.
+#: Exceptions by which libraries report that they got no memory.
 WITHOUT_MEMORY: dict[str, BaseException] = {
     "": MemoryError(),
     "Cannot allocate memory": OSError(errno.ENOMEM, "Cannot allocate memory"),
@@ -346,7 +346,7 @@ def test_what_files_say_of_memory_is_no_lack_of_it(model: Path, tmp_path: Path, 
 def test_a_package_that_cannot_be_imported(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    """Where it is installed, to install it is no mend."""
+    """If the package is installed, advice to install it would not help."""
 
     class Finder(MetaPathFinder):
         def find_spec(self, name: str, path: object, target: object = None) -> None:

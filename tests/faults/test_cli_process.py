@@ -1,4 +1,4 @@
-"""The command as a process: signals at every point, full disks, pipes that close, names that are no text."""
+"""The command as a process: signals at every point, full disks, closed pipes, file names that are not valid text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAIN = "from gpuqs.cli import main; main()"
 OLD = b"older scores"
 N = 20_000
 
-#: A process that reads, or copies, without end fails soon.
+#: Limits under which a process that reads or copies endlessly fails soon.
 LIMITED = (
     "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32)); "
     "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 26, 1 << 26)); "
@@ -33,7 +33,7 @@ LIMITED = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of three features, and documents whose scores are more than pipes and buffers hold."""
+    """A model of three features, and documents with more scores than pipes and buffers hold."""
     folder = tmp_path_factory.mktemp("inputs")
     forest = Forest(
         n_features=3,
@@ -56,13 +56,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> bytes:
-    """The scores, as text; those of all documents in the folder are the same."""
+    """The scores as text; they are the same for all document files in the folder."""
     X = np.load(folder / "x.npy")
     return b"".join(b"0.125\n" if x <= 0 else b"0.75\n" for x in X[:, 0])
 
 
 def run(*arguments: object, before: str = "", **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """The command, run as a process of its own."""
+    """Run the command as a separate process."""
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     command = [sys.executable, "-c", before + MAIN, *(os.fsencode(str(a)) for a in arguments)]
     return subprocess.run(command, timeout=100, **options)
@@ -136,14 +136,14 @@ def test_a_model_from_a_pipe(folder: Path, expected: bytes, command: str) -> Non
 
 
 def unread(descriptor: int) -> int:
-    """Bytes that wait in a pipe or a socket."""
+    """Number of unread bytes in a pipe or a socket."""
     return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 @pytest.mark.parametrize("what", ["x.npy", "x.csv", "x.svm", "model"])
 @pytest.mark.parametrize("how", ["pipe", "socket"])
 def test_an_input_that_is_set_not_to_wait(folder: Path, expected: bytes, tmp_path: Path, what: str, how: str) -> None:
-    """No data yet is not the end."""
+    """A non-blocking input that has no data yet has not ended."""
     out = old_scores(tmp_path, "scores.txt")
     content = (folder / what).read_bytes()
     cut = min(len(content) // 2, 40_000)
@@ -156,7 +156,7 @@ def test_an_input_that_is_set_not_to_wait(folder: Path, expected: bytes, tmp_pat
             writer.write(content[:cut])
             while unread(read) and process.poll() is None:
                 time.sleep(0.01)
-            time.sleep(0.3)  # in which it asks for more
+            time.sleep(0.3)  # meanwhile the command asks for more
             os.close(read)
             writer.write(content[cut:])
         assert process.stderr is not None
@@ -170,7 +170,7 @@ def test_an_output_that_is_set_not_to_wait(folder: Path, expected: bytes, out: s
     os.set_blocking(write, False)
     command = [sys.executable, "-c", MAIN, "score", "model", "x.csv", "-o", out]
     with subprocess.Popen(command, cwd=folder, stdout=write, stderr=subprocess.PIPE) as process:
-        while unread(read) < 1 << 16 and process.poll() is None:  # till it is full
+        while unread(read) < 1 << 16 and process.poll() is None:  # until it is full
             time.sleep(0.01)
         time.sleep(0.3)
         os.close(write)
@@ -398,7 +398,7 @@ def test_a_wait_for_a_fifo_can_be_stopped(folder: Path, tmp_path: Path) -> None:
         process.stdin.write(b"1,2,3\n" * 100)
         process.stdin.close()
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(2)  # it waits for who reads the scores
+            process.wait(2)  # it waits for a reader of the scores
         process.terminate()
         assert one_line(process.stderr.read()) == "Error: stopped by SIGTERM\n"
     assert process.returncode == -signal.SIGTERM
@@ -422,7 +422,7 @@ def test_a_wait_for_documents_can_be_stopped(
         assert process.stderr is not None
         os.close(read)
         documents.write((folder / data).read_bytes())
-        while len(os.listdir(tmp_path)) == 1 and process.poll() is None:  # till it reads documents
+        while len(os.listdir(tmp_path)) == 1 and process.poll() is None:  # until it reads documents
             time.sleep(0.01)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.5)
@@ -483,7 +483,7 @@ def test_a_terminal_of_an_odd_size(folder: Path, columns: str) -> None:
     assert done.returncode == 0 and b"bitslice" in done.stdout, done.stderr
 
 
-#: Send a signal, so many times, within the callback of a weak reference: no exception can leave one.
+#: Send `times` signals inside callbacks of weak references, which no exception can leave.
 SWALLOWED = """
 import os, signal, weakref, gpuqs
 real, times = gpuqs.load, {times}
@@ -511,7 +511,7 @@ def test_a_signal_whose_exception_is_swallowed(folder: Path, tmp_path: Path, com
 
 
 def test_a_signal_after_the_scores_are_in_place(folder: Path, expected: bytes, tmp_path: Path) -> None:
-    """They are what was asked for, so that the status must not say otherwise."""
+    """The requested scores are complete, so the exit status must be success."""
     out = old_scores(tmp_path, "scores.txt")
     late = "import os, signal, gpuqs.cli.score as s; s._say = lambda line: os.kill(os.getpid(), signal.SIGTERM)\n"
     done = run("score", folder / "model", folder / "x.npy", "-o", out, before=late)
@@ -533,7 +533,7 @@ def test_a_signal_that_was_swallowed_as_the_last_score_was_written(folder: Path,
 
 @pytest.mark.parametrize("when", ["put in place", "told"])
 def test_a_signal_at_the_very_end(folder: Path, tmp_path: Path, when: str) -> None:
-    """While the file is put in place, and while the interpreter ends."""
+    """While the file is moved into place, and while the interpreter shuts down."""
     out = old_scores(tmp_path)
     late = {
         "put in place": "import os, signal, gpuqs.files as f\n"
@@ -561,13 +561,13 @@ def test_a_signal_while_what_fails_is_put_in_place(folder: Path, tmp_path: Path)
 
 
 def test_a_signal_after_one_that_was_swallowed_is_no_repeat(folder: Path, tmp_path: Path) -> None:
-    """The second one raises, too, instead of being ignored; else the callback would fail in its next line."""
+    """The second signal raises, too, instead of being ignored; otherwise the callback's next line would fail."""
     done = run("info", folder / "model", before=SWALLOWED.format(times=2))
     assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"Error: stopped by SIGTERM\n")
 
 
-#: A wait that begins after a signal whose exception was swallowed; and one that begins after a signal that Python has
-#: not looked for: no code of Python runs between the calls that `map` makes.
+#: A wait that begins after a signal whose exception was swallowed, and one that begins after a signal that Python has
+#: not handled yet: no Python code runs between the calls that `map` makes.
 WAITS_AFTER = {
     "swallowed": "stop()",
     "unseen": "list(map(operator.methodcaller('__call__'), [terminate, wait]))",
@@ -595,7 +595,7 @@ def test_a_wait_that_begins_after_a_signal(folder: Path, before: str) -> None:
 
 
 def test_who_cleans_up_after_a_signal_is_left_alone(folder: Path) -> None:
-    """No second exception cuts the cleaning short, however long it takes."""
+    """No second exception interrupts the cleanup, however long it takes."""
     slow = (
         "import os, signal, time, gpuqs\n"
         "def load(*given, **named):\n"
@@ -640,7 +640,7 @@ def test_standard_output_is_no_input(folder: Path, tmp_path: Path, arguments: li
 @pytest.mark.parametrize("command", ["score", "info", "verify"])
 @pytest.mark.parametrize("appended", ["model", "x.npy", "scores"])
 def test_standard_error_is_no_other_file(folder: Path, tmp_path: Path, command: str, appended: str) -> None:
-    """Nothing is written there: what is wrong is told on standard output."""
+    """If standard error is an input or output file, nothing is written to it: errors go to standard output."""
     arguments = {"info": ["model"], "verify": ["model", "x.npy"], "score": ["model", "x.npy", "-o", "scores"]}[command]
     before = {name: (folder / name).read_bytes() for name in ("model", "x.npy")} | {"scores": OLD}
     for name, content in before.items():

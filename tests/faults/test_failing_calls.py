@@ -1,6 +1,6 @@
-"""Memory, machine code, threads and files that fail at every place in turn: a clear error or success, nothing lost.
+"""Calls for memory, machine code, threads and files fail at each place in turn: clear error or success, nothing lost.
 
-What is tried is in scenarios.py; what must hold, in sweep.py; how calls fail, in failing_calls.cpp.
+scenarios.py holds what is tried, sweep.py what must hold, failing_calls.cpp how calls are made to fail.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILES = ("open", "read", "close")
 
 @pytest.fixture
 def sweep(library: Callable[[str], Path]) -> Callable[..., dict[str, int]]:
-    """``sweep(scenario, kinds, *arguments)``: how many calls of each kind failed, one at a time or from one on."""
+    """``sweep(scenario, kinds, *arguments)``: how many calls of each kind failed, singly or from one call on."""
 
     def run(scenario: str, kinds: tuple[str, ...], *arguments: object, **environment: str) -> dict[str, int]:
         words = (scenario, ",".join(kinds), *map(str, arguments))
@@ -49,13 +49,13 @@ def test_loading(format: str, sweep: Callable[..., dict[str, int]], tmp_path: Pa
     assert all(failed[kind] > 1 for kind in (*FILES, "large_memory"))
 
 
-# Of few documents threads share out the trees.
+# With few documents, threads share out the trees.
 @pytest.mark.parametrize(("n_threads", "n"), [(1, 700), (2, 700), (2, 5)])
 @pytest.mark.parametrize("engine", COMPILED)
 def test_first_use_of_an_engine(engine: str, n_threads: int, n: int, sweep: Callable[..., dict[str, int]]) -> None:
     failed = sweep("predict", ("own_memory", "large_memory", "map", "protect"), engine, n_threads, n)
-    # Small scratch is what earlier runs were given, and compiled loops lay out without NumPy's memory.
-    shared = not (engine == "walk" and n == 5)  # whose trees are one block where registers gather
+    # Small scratch is reused from earlier runs, and compiled loops build layouts without NumPy allocations.
+    shared = not (engine == "walk" and n == 5)  # its trees form one block if the registers can gather
     assert failed["own_memory"] > 5 and failed["large_memory"] > shared
     machine_code = engine == "bitslice" and cpu_fallback.compiles_programs()
     assert machine_code == (failed["protect"] > 0)
@@ -120,7 +120,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_command(
     data: str, out: str, documents: Path, sweep: Callable[..., dict[str, int]], tmp_path: Path
 ) -> None:
-    # Arrow's own code is not asked to survive that memory fails.
+    # Arrow's own code need not survive failing allocations.
     arrow = data.endswith(("csv", "parquet")) or out.endswith("parquet")
     kinds = (*FILES, "write", "rename", "own_memory", *(() if arrow else ("map", "large_memory")))
     failed = sweep("score", kinds, documents / "model.txt", documents / data, tmp_path / out, 1)

@@ -1,4 +1,4 @@
-"""Many threads use one model for the first time, all at once: every engine, coded documents, some of the trees.
+"""Many threads use one model for the first time at once: every engine, encoded documents, ranges of trees.
 
 `make sanitize` runs this under ThreadSanitizer.
 """
@@ -19,7 +19,7 @@ from gpuqs.model import Model
 
 FOREST = random_forest(np.random.default_rng(5), n_trees=30, max_leaves=30, n_features=9, n_thresholds=80)
 X = probing_documents(np.random.default_rng(6), FOREST, 1300, np.float32)
-#: Threads of Python; each asks the model to use up to two of its own.
+#: Python threads; each lets the model use up to two threads of its own.
 N_THREADS = 6
 ROUNDS = 4
 
@@ -31,7 +31,7 @@ def coded(model: Model, trees: slice | None) -> np.ndarray:
 
 
 def works() -> list[Work]:
-    """What threads do, each with another part of the model first."""
+    """The work items of threads; each first uses another part of the model."""
     whole = Model(FOREST)
     engines = [name for name, reason in on_cpu(whole).items() if reason is None and name != "reference"]
     found: list[Work] = []
@@ -58,7 +58,7 @@ def test_many_threads_use_a_model_first(machine_code: str, monkeypatch: pytest.M
 
         def run(thread: int, model: Model = model, barrier: threading.Barrier = barrier, round: int = round) -> None:
             barrier.wait()
-            # Two threads each begin with the same work.
+            # Pairs of threads begin with the same work.
             first = (thread // 2 + round) * len(todo) // 4
             for at in range(len(todo)):
                 at = (first + at) % len(todo)

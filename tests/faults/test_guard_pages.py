@@ -1,6 +1,6 @@
-"""Nobody reads or writes beside documents, answers, layouts, codes and scratch: not even machine code.
+"""Nothing, not even machine code, reads or writes outside documents, answers, layouts, codes and scratch.
 
-What is tried is in guarded.py; the pages come from guards.cpp.
+guarded.py holds what is tried; guards.cpp sets up the guard pages.
 """
 
 from __future__ import annotations

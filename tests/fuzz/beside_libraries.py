@@ -1,10 +1,10 @@
-"""Damaged models that their own library takes, too: raw scores (of ONNX, values) must then be the library's.
+"""Damaged models that their own library accepts, too, must get its raw scores (for ONNX, its values).
 
     python -m fuzz.beside_libraries [FORMAT ...] [--inputs 1000] [--seed 1]
 
-Libraries crash, hang and ask for all memory on damaged files, so each input is scored by them in a child of its own.
-Scores of both are compared on documents around the thresholds. What a library refuses is no finding, whatever gpuqs
-makes of it: each has its own mind of what else a file must hold.
+Libraries crash, hang and ask for all memory on damaged files, so they score each input in a separate child process.
+Scores are compared on documents around the thresholds. An input that a library refuses is not a finding, whatever
+gpuqs does with it: libraries differ in what else a file must hold.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ import gpuqs
 from gpuqs.errors import GpuqsError
 from gpuqs.forest import Forest
 
-#: Seconds and further bytes of memory that a library may take.
+#: Seconds and additional bytes of memory that a library may use.
 SECONDS, BYTES = 5, 4 << 30
-#: How far CatBoost's scores may be, relative to them.
+#: Largest relative difference allowed from CatBoost's scores.
 CATBOOST = 1e-12
 
 
@@ -84,7 +84,7 @@ LIBRARIES: dict[str, Callable[[bytes, np.ndarray], np.ndarray]] = {
 
 
 def outcome(name: str, data: bytes, rng: random.Random) -> str:
-    """What becomes of one input: "refused", "not compared", "refused by the library", "same" or "differs"."""
+    """The outcome of one input: "refused", "not compared", "refused by the library", "same" or "differs"."""
     try:
         model = gpuqs.load(data)
     except GpuqsError:
@@ -100,17 +100,17 @@ def outcome(name: str, data: bytes, rng: random.Random) -> str:
         return "refused by the library"
     with np.errstate(all="ignore"):
         ours = model.predict(X, "value" if name == "ONNX" else "raw", n_threads=1)
-        if name == "ONNX":  # which has two columns for one score, and rounds those of doubles
+        if name == "ONNX":  # ONNX returns two columns for one score, and rounds float64 scores
             theirs, ours = theirs.reshape(len(X), -1), ours.reshape(len(X), -1).astype(np.float32)
             theirs = theirs[:, -ours.shape[1] :]
-        if theirs.size != ours.size:  # LightGBM's of a wrong num_class, whose memory nobody has written
+        if theirs.size != ours.size:  # with a wrong num_class, LightGBM returns uninitialized memory
             return "not compared"
         return "same" if _alike(name, ours, theirs.reshape(ours.shape)) else "differs"
 
 
 def _that_it_takes(name: str, data: bytes, X: np.ndarray, forest: Forest, rng: random.Random) -> np.ndarray:
-    """The documents as the library of a format takes them."""
-    if name.startswith("XGBoost"):  # which refuses infinite values
+    """The documents in the form that the library accepts."""
+    if name.startswith("XGBoost"):  # XGBoost refuses infinite values
         X = np.nan_to_num(X.astype(np.float32), nan=np.nan, posinf=1e30, neginf=-1e30)
         for column in forest.tested_as_categories:
             X[:, column] = np.abs(np.where(X[:, column] < 1e3, X[:, column], 3)).round()
@@ -118,7 +118,7 @@ def _that_it_takes(name: str, data: bytes, X: np.ndarray, forest: Forest, rng: r
         categories = forest.schema.categories
         X = X[:, : len(categories)].astype(object)
         for column, known in enumerate(categories):
-            if known is not None:  # texts, most of which `fuzz.seeds` has trained with
+            if known is not None:  # strings, most of which `fuzz.seeds` trained with
                 X[:, column] = [str(rng.randrange(42)) for _ in X]
     elif name == "ONNX":  # in the type of the graph's input
         import onnx
@@ -132,23 +132,23 @@ def _that_it_takes(name: str, data: bytes, X: np.ndarray, forest: Forest, rng: r
 
 def _alike(name: str, ours: np.ndarray, theirs: np.ndarray) -> bool:
     same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
-    if name.startswith("CatBoost"):  # whose scale is rounded otherwise (README), and comes after the sum
+    if name.startswith("CatBoost"):  # CatBoost rounds the scale otherwise (README) and applies it after the sum
         same |= np.abs(ours - theirs) <= CATBOOST * np.abs(theirs) + np.finfo(float).tiny
         same |= np.isinf(ours) & (np.abs(theirs) > np.finfo(float).max / 1e3)
     return bool(same.all())
 
 
 def _read_otherwise(data: bytes) -> bool:
-    """Whether CatBoost's JSON reader takes for 0 what others of its parts have written (README).
+    """Whether CatBoost's JSON reader reads as 0 what other parts of CatBoost wrote (README).
 
-    The one bias of releases before 0.24, and whole numbers beyond 2^53.
+    This concerns the single bias of releases before 0.24, and integers beyond 2^53.
     """
     bias = json.loads(data).get("scale_and_bias", [1, []])[1]
     return not isinstance(bias, list) or re.search(rb"(?<![.\d])\d{16,}(?![.\deE])", data) is not None
 
 
 def scored_apart(score: Callable[[bytes, np.ndarray], np.ndarray], data: bytes, X: np.ndarray) -> np.ndarray | None:
-    """What a library scores in a child; None where it raises, crashes, hangs or takes too much memory."""
+    """A library's scores from a child process; None if it raises, crashes, hangs or uses too much memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])  # AddressSanitizer has reserved terabytes
     most = pages * resource.getpagesize() + BYTES
     reader, writer = os.pipe()
@@ -165,7 +165,7 @@ def scored_apart(score: Callable[[bytes, np.ndarray], np.ndarray], data: bytes, 
             with os.fdopen(writer, "wb") as answer:
                 pickle.dump(np.asarray(score(data, X)), answer)
         finally:
-            os._exit(0)  # nothing of the parent's is to be done twice
+            os._exit(0)  # skip the parent's cleanup
     os.close(writer)
     with os.fdopen(reader, "rb") as answer:
         told = answer.read()

@@ -3,12 +3,12 @@
     make fuzz SECONDS=60 FORMATS="'XGBoost JSON' ONNX"
     cd tests && python -m fuzz.campaign [FORMAT ...] --seconds 60
 
-An input is *accepted* where it loads, and two engines score it alike, and so does what is saved and loaded
-again; *refused* where a `gpuqs.errors.GpuqsError` names it. All else is a *finding*, and its bytes are kept:
-another exception, a warning, more than a second of processor time, more than 256 MB of memory above what
-the process began with, a crash, a hang. Inputs that reach lines of a reader for the first time are kept
-and damaged further. Each format runs in a process of its own; findings go to build/fuzz/FORMAT. The seeds
-need the packages lightgbm, xgboost, catboost, scikit-learn, pandas, treelite and skl2onnx.
+An input is *accepted* if it loads and two engines give the same scores, also after saving and loading it
+again; it is *refused* if a `gpuqs.errors.GpuqsError` names it. Anything else is a *finding*, and its bytes
+are kept: another exception, a warning, more than a second of processor time, more than 256 MB of memory
+above the process's initial size, a crash, a hang. Inputs that reach lines of a reader for the first time
+are kept and damaged further. Each format runs in a separate process; findings go to build/fuzz/FORMAT. The
+seeds need the packages lightgbm, xgboost, catboost, scikit-learn, pandas, treelite and skl2onnx.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ READERS = (f"{os.sep}gpuqs{os.sep}formats{os.sep}", f"{os.sep}gpuqs{os.sep}reade
 MOST_SECONDS = 1.0
 HANG_SECONDS = 20.0
 MOST_BYTES = 256 << 20
-#: One input in so many is traced for the lines that it reaches.
+#: One input in `TRACED` is traced for the lines that it reaches.
 TRACED = 4
-#: What a child tells its parent, by place in the shared array.
+#: Indices in the array that a child shares with its parent.
 STARTED, TRIED, ACCEPTED, REFUSED = range(4)
 
 
@@ -51,7 +51,7 @@ STARTED, TRIED, ACCEPTED, REFUSED = range(4)
 
 
 class Lines:
-    """The lines of the readers that were ever reached."""
+    """All lines of the readers that were reached so far."""
 
     def __init__(self) -> None:
         self.seen: set[tuple[Any, int]] = set()
@@ -76,7 +76,7 @@ def run(form: Format, folder: Path, findings: Path, seed: int, until: float, tol
     pool = list(form.seeds)
     longest = 2 * max(map(len, pool))
     path = folder / "input"
-    for data in form.seeds:  # whatever is imported or compiled at first use
+    for data in form.seeds:  # trigger imports and compilation on first use
         path.write_bytes(data)
         assert check(form, path, rng), "a seed is refused"
     with open("/proc/self/statm") as statm:
@@ -87,7 +87,7 @@ def run(form: Format, folder: Path, findings: Path, seed: int, until: float, tol
         data = form.mutate(rng, rng.choice(pool[-200:] if rng.random() < 0.5 else pool), form.seeds)[:MAX_BYTES]
         path.unlink()  # a file that is still mapped stays as it is
         path.write_bytes(data)
-        # Tracing slows Python down tenfold, and so long inputs would count as slow.
+        # Tracing slows Python down tenfold, so long inputs would count as slow.
         traced, known = len(data) < longest and rng.randrange(TRACED) == 0, len(lines.seen)
         told[STARTED] = time.time()
         try:
@@ -107,7 +107,7 @@ def run(form: Format, folder: Path, findings: Path, seed: int, until: float, tol
 
 
 def name_of(error: Exception) -> str:
-    """A finding by its kind and its place: of one name only the smallest is kept."""
+    """Name of a finding, from its kind and place; only the smallest input of each name is kept."""
     if isinstance(error, Finding):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
@@ -128,7 +128,7 @@ def keep(findings: Path, name: str, data: bytes, error: BaseException | None = N
 
 
 def fuzz(name: str, form: Format, seconds: float, seed: int) -> dict[str, Any]:
-    """Run one format; children that crash or hang are followed by others."""
+    """Run one format; start a new child after one crashes or hangs."""
     findings = REPOSITORY / "build" / "fuzz" / re.sub(r"\W+", "-", name.lower())
     for old in findings.glob("*"):
         old.unlink()

@@ -19,9 +19,9 @@ from gpuqs.errors import GpuqsError
 from gpuqs.forest import CATEGORICAL, Forest
 from gpuqs.readers import open_documents
 
-#: Nodes above which a forest is loaded but not scored: `reference` looks at one after another.
+#: Largest number of nodes for which a forest is scored, not only loaded: `reference` visits nodes one by one.
 MOST_NODES = 5_000
-#: Values of the documents that are scored, about; a file may speak of billions of columns.
+#: Approximate limit of the number of values scored; a file may claim billions of columns.
 MOST_VALUES = 1 << 20
 #: Documents that are scored.
 N_DOCUMENTS = 48
@@ -34,7 +34,7 @@ class Finding(Exception):
 
 
 def read_or_refused(path: Path, read: Callable[[], Answer], most_seconds: float) -> Answer | None:
-    """What ``read`` makes of the file at ``path``; None where it is refused as it should be.
+    """The result of ``read`` for the file at ``path``; None if it is refused properly.
 
     Raises
     ------
@@ -57,14 +57,14 @@ def read_or_refused(path: Path, read: Callable[[], Answer], most_seconds: float)
 
 
 def check_model(path: Path, rng: random.Random, *, every_engine: bool, most_seconds: float = np.inf) -> bool:
-    """Load a model and score it; False where it is refused as it should be.
+    """Load a model and score it; False if it is refused properly.
 
     Parameters
     ----------
     every_engine : bool
-        Not only "auto" and one of the others.
+        Whether to try every engine, not only "auto" and one other.
     most_seconds : float
-        Longer than this no reader may take.
+        Time limit of the reader.
 
     Raises
     ------
@@ -89,14 +89,14 @@ def explained(path: Path) -> gpuqs.Model:
 
 
 def check_scores(model: gpuqs.Model, again: gpuqs.Model, rng: random.Random, every_engine: bool) -> None:
-    """Scores by several engines, of coded documents, and by the model loaded ``again`` have the same bits."""
+    """Scores by several engines, from encoded documents, and by the model loaded ``again`` have the same bits."""
     rows = documents(model.forest, rng)
     X = coded_rows(rows)
     able = [name for name, reason in on_cpu(model).items() if reason is None and name != "reference"]
     engines = ["auto", *(able if every_engine else [rng.choice(able)])]
     outputs: list[Any] = ["leaf", "raw", "value", "per_tree"]
     with np.errstate(all="ignore"):  # sums beyond float64 are infinite here as in the libraries
-        with suppress(ValueError):  # what is no classifier has no classes
+        with suppress(ValueError):  # models that are not classifiers have no classes
             model.predict(coded_rows(rows[:1]), "class")
             outputs.append("class")
         for output in outputs:
@@ -120,7 +120,7 @@ def check_same(want: np.ndarray, found: np.ndarray, what: str) -> None:
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two answers have the same bits; NaNs (infinity less infinity) are alike whatever their bits."""
+    """Whether two answers have the same bits; all NaNs (infinity minus infinity) count as equal."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     if a.dtype.kind != "f":
@@ -130,7 +130,7 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def documents(forest: Forest, rng: random.Random) -> np.ndarray:
-    """Rows on the forest's thresholds and beside them, its categories' codes, and special values."""
+    """Rows on and next to the forest's thresholds, its categories' codes, and special values."""
     random_rows = np.random.default_rng(rng.randrange(1 << 32))
     if forest.ctrs is not None:
         return given_documents(forest, random_rows)
@@ -152,11 +152,11 @@ def documents(forest: Forest, rng: random.Random) -> np.ndarray:
 
 
 def given_documents(forest: Forest, rng: np.random.Generator) -> np.ndarray:
-    """Rows of a forest with CTRs as users give them: numbers on borders, hashes that training has met, and others."""
+    """Input rows for a forest with CTRs: numbers on borders, hashes seen in training, and others."""
     ctrs = forest.ctrs
     assert ctrs is not None
     X = rng.normal(size=(N_DOCUMENTS, ctrs.n_given))
-    inverse = pow(0x4906BA494954CB65, -2, 1 << 64)  # of what a single category's hash is multiplied by
+    inverse = pow(0x4906BA494954CB65, -2, 1 << 64)  # inverse of the factor that multiplies a single category's hash
     hashes: dict[int, list[int]] = {column: list(codes) for column, codes in ctrs.codes.items()}
     borders: dict[int, list[float]] = {}
     for projection in ctrs.projections:
@@ -173,7 +173,7 @@ def given_documents(forest: Forest, rng: np.random.Generator) -> np.ndarray:
     return X
 
 
-#: The model that documents are read for.
+#: The model for which documents are read.
 _TWELVE = Forest(
     n_features=12,
     node_offsets=np.array([0, 1]),
@@ -188,7 +188,7 @@ _TWELVE = Forest(
 
 
 def check_documents(path: Path, *, most_seconds: float = np.inf) -> bool:
-    """Read documents; False where they are refused as they should be.
+    """Read documents; False if they are refused properly.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def read_all(path: Path) -> np.ndarray:
 
 
 def expected(data: bytes) -> np.ndarray:
-    """The same values by Python's own float, and with LightGBM's words for missing values."""
+    """The same values parsed by Python's own float and LightGBM's words for missing values."""
     rows = []
     for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         words = line.partition(b"#")[0].split()

@@ -1,4 +1,4 @@
-"""Ways to damage a model or documents that know their format, for `campaign.py`."""
+"""Format-aware ways to damage models or documents, for `campaign.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from gpuqs.cpu_fallback import ubjson
 
 Rng = random.Random
-#: Damages one input; others are there to take pieces from.
+#: Damages one input; may take pieces from the others.
 Mutate = Callable[[Rng, bytes, list[bytes]], bytes]
 
 #: A damaged input is cut to this length.
@@ -37,7 +37,7 @@ def a_number(rng: Rng) -> int | float:
 
 
 def a_value(rng: Rng) -> Any:
-    """Any value that JSON can hold, with a liking for dangerous ones."""
+    """A random JSON value, biased towards dangerous ones."""
     kind = rng.randrange(8)
     if kind < 4:
         return a_number(rng)
@@ -54,7 +54,7 @@ def a_value(rng: Rng) -> Any:
 
 
 def damage_bytes(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
-    """Flip, cut, repeat, move and splice, knowing nothing."""
+    """Flip, cut, repeat, move and splice bytes without knowledge of the format."""
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         a, b = sorted(rng.randrange(len(data) + 1) for _ in range(2))
         b = min(b, a + rng.choice([1, 4, 16, 100, 1000]))
@@ -90,16 +90,16 @@ _NUMBER = re.compile(rb"-?\d[\d.eE+-]*|nan|inf")
 def damage_text(
     tokens: list[bytes], separator: bytes, token: re.Pattern[bytes], rng: Rng, data: bytes, others: list[bytes]
 ) -> bytes:
-    """Texts of lines or tags: numbers replaced, pieces deleted, repeated and exchanged, tokens put in.
+    """Damage text made of lines or tags: replace numbers, delete, repeat and swap pieces, insert tokens.
 
     Parameters
     ----------
     tokens : list of bytes
-        What is worth putting in.
+        Tokens worth inserting.
     separator : bytes
-        What parts the pieces.
+        Separator between the pieces.
     token : re.Pattern
-        A place worth replacing.
+        Pattern of places worth replacing.
     """
     for _ in range(rng.choice([1, 1, 2, 3, 6])):
         kind = rng.randrange(10)
@@ -143,7 +143,7 @@ def _instead(rng: Rng, old: bytes, tokens: list[bytes]) -> bytes:
 
 
 def damage_tree(rng: Rng, root: Any) -> Any:
-    """Change one place of parsed JSON; mild changes and wild ones in turn."""
+    """Change one place of parsed JSON, mildly or wildly."""
     path: list[tuple[Any, Any]] = []
     here = root
     while isinstance(here, (dict, list)) and here and (not path or rng.random() < 0.88):
@@ -175,7 +175,7 @@ def damage_tree(rng: Rng, root: Any) -> Any:
 
 
 def damage_json(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
-    """One or more places of a JSON model; or its text."""
+    """Damage one or more places of a JSON model, or its text."""
     text = data if rng.random() < 0.85 else damage_bytes(rng, data, others)
     try:
         tree = json.loads(text)
@@ -194,7 +194,7 @@ _TYPED = {"i": "i1", "U": "u1", "I": ">i2", "l": ">i4", "L": ">i8", "d": ">f4", 
 
 
 def damage_ubjson(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
-    """One or more places of a UBJSON model, written anew as it was or in any of the ways of UBJSON; or its bytes."""
+    """Damage places of a UBJSON model, and write it in its old or another UBJSON encoding; or damage its bytes."""
     if rng.random() < 0.25:
         return damage_bytes(rng, data, others)
     markers: dict[str, str] = {}
@@ -209,7 +209,7 @@ def damage_ubjson(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
 
 
 def _plain(value: Any, key: str, markers: dict[str, str]) -> Any:
-    """Lists for arrays, whose types are told by the keys that hold them."""
+    """Convert arrays to lists; note the types of arrays in ``markers``, by the key that holds them."""
     if isinstance(value, np.ndarray):
         types = [np.dtype(dtype).newbyteorder("=") for dtype in _TYPED.values()]
         markers[key] = list(_TYPED)[types.index(value.dtype)]
@@ -220,7 +220,7 @@ def _plain(value: Any, key: str, markers: dict[str, str]) -> Any:
 
 
 def _ubjson(rng: Rng, value: Any, key: str, markers: dict[str, str] | None) -> list[bytes]:
-    """A value that a key holds; with ``markers``, as XGBoost writes it, which reads little else."""
+    """Encode the value of a key; with ``markers``, as XGBoost writes it (it reads few other encodings)."""
     if value is None or isinstance(value, bool):
         return [{None: b"Z", True: b"T", False: b"F"}[value]]
     if isinstance(value, int):
@@ -255,7 +255,7 @@ def _ubjson(rng: Rng, value: Any, key: str, markers: dict[str, str] | None) -> l
 
 
 def _holds(marker: str, values: list[int | float]) -> bool:
-    """Whether a typed array holds numbers, rounded to its type."""
+    """Whether a typed array can hold the numbers, rounded to its type."""
     if marker in "dD":
         return max(map(abs, values), default=0) < 1e300
     limits = np.iinfo(_TYPED[marker])
@@ -286,7 +286,7 @@ _PREAMBLE = struct.Struct("<8sIIQII")
 
 
 def damage_native(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
-    """The header's JSON, values of the arrays, or any bytes; the checksum is right most of the time."""
+    """Damage the header's JSON, values of the arrays, or any bytes; the checksum is usually correct."""
     if len(data) < _PREAMBLE.size:
         return damage_bytes(rng, data, others)
     magic, version, n_header, _, crc, zero = _PREAMBLE.unpack_from(data)
@@ -312,7 +312,7 @@ def damage_native(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
 
 
 def damage_words(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
-    """Numbers of two, four or eight bytes, as FlatBuffers hold them: sizes, distances, values; or any bytes."""
+    """Damage 2-, 4- or 8-byte numbers, as FlatBuffers hold them (sizes, offsets, values), or any bytes."""
     if len(data) < 16 or rng.random() < 0.2:
         return damage_bytes(rng, data, others)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
@@ -328,7 +328,7 @@ def damage_words(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
 
 
 def damage_onnx(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
-    """Attributes of the graph's nodes and what the graph says of its input; or any bytes."""
+    """Damage attributes of the graph's nodes, the description of its input, or any bytes."""
     import onnx
     from google.protobuf.message import DecodeError
 

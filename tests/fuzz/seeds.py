@@ -1,4 +1,4 @@
-"""Small sound files of every format that gpuqs reads, and how each is damaged."""
+"""Small valid files of every format that gpuqs reads, and how each is damaged."""
 
 from __future__ import annotations
 
@@ -146,14 +146,14 @@ _LETOR_TOKENS += [
 
 @dataclass(frozen=True)
 class Format:
-    """What is run: sound inputs, how they are damaged, and whether they are models or documents."""
+    """A format to fuzz: valid inputs, how they are damaged, and whether they are models or documents."""
 
     seeds: list[bytes]
     mutate: Mutate
     documents: bool = False
 
     def damaged(self, rng: Rng) -> bytes:
-        """One of the sound inputs, damaged."""
+        """One of the valid inputs, damaged."""
         return self.mutate(rng, rng.choice(self.seeds), self.seeds)[:MAX_BYTES]
 
 
@@ -164,7 +164,7 @@ def format_of(name: str) -> Format:
 
 @cache
 def seeds_of(name: str) -> list[bytes]:
-    """Sound inputs of a format, one of `FORMATS`: trained, not stored."""
+    """Valid inputs of a format, one of `FORMATS`; they are trained, not stored."""
     return _SEEDS[name]()
 
 
@@ -206,7 +206,7 @@ def _lightgbm() -> list[bytes]:
             params={"linear_tree": "linear_tree" in options},
         )
         text = lightgbm.train({**common, **options}, dataset, 3).model_to_string()
-        # Without its parameters and the sizes of its trees, so that trees may be damaged one by one.
+        # Without its parameters and tree_sizes, so that trees can be damaged one by one.
         text = re.sub(r"\nparameters:.*?end of parameters\n", "\n", text, flags=re.DOTALL)
         seeds.append(re.sub(r"tree_sizes=.*\n", "", text).encode())
     return [*seeds, text.encode()]
@@ -339,7 +339,7 @@ _SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "svmlight": lambda: _LETOR,
 }
 _XML = re.compile(rb"<[^>]*>")
-#: How each is damaged, and whether it holds documents.
+#: How each format is damaged, and whether it holds documents.
 _DAMAGES: dict[str, tuple[Any, ...]] = {
     "LightGBM text": (partial(damage_text, _LIGHTGBM_TOKENS, b"\n", re.compile(rb"^\w{1,40}=", re.MULTILINE)),),
     "XGBoost JSON": (damage_json,),
@@ -353,6 +353,6 @@ _DAMAGES: dict[str, tuple[Any, ...]] = {
     "gpuqs": (damage_native,),
     "svmlight": (partial(damage_text, _LETOR_TOKENS, b" ", re.compile(rb"[^ \n]+")), True),
 }
-#: Every format by name; and those of models.
+#: Names of all formats, then of the model formats.
 FORMATS = tuple(_SEEDS)
 MODELS = tuple(name for name in FORMATS if name != "svmlight")

@@ -1,6 +1,6 @@
-"""Inputs that once broke a reader, and freshly damaged ones: refused by name, or scored alike on every engine.
+"""Inputs that once broke a reader, and newly damaged ones: refused by name, or scored equally on every engine.
 
-`python -m fuzz.campaign` tries more of the latter, watches their time and memory, and keeps what reaches new lines.
+`python -m fuzz.campaign` tries more of the latter, limits their time and memory, and keeps inputs that reach new lines.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from fuzz.checks import check_documents, check_model
 from fuzz.seeds import FORMATS, format_of
 
 CORPUS = sorted((Path(__file__).parents[1] / "data" / "fuzz").iterdir())
-#: Those that are sound, however odd; no reader may take the others for models.
+#: Inputs that are valid, however odd; all others must be refused.
 SOUND = {"catboost_null_hashes.json", "gpuqs_huge_leaf_ids.gpuqs"}
-#: Damaged inputs of each format; and those that are shown to its own library, too.
+#: Damaged inputs of each format, and how many are also given to its own library.
 N_DAMAGED, N_BESIDE = 250, 150
 
 
 @pytest.fixture(autouse=True)
 def _without_what_others_left() -> None:
-    """Files that other tests did not close are told of when they are collected: now, lest a reader here be blamed."""
+    """Collect garbage now: warnings about files that other tests left open must not be blamed on a reader here."""
     gc.collect()
 
 

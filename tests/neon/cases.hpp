@@ -1,4 +1,4 @@
-// What write_cases.py writes: arrays in a file, and the models that they make up.
+// Reads the files of write_cases.py: arrays, and the models that they form.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -25,7 +25,7 @@ template <class Item> struct Array {
     int64_t n;
 };
 
-// An array is a line of {kind, bytes of an item, items}, then its items, padded to whole lines.
+// An array is one cache line with {kind, bytes per item, number of items}, then its items, padded to whole lines.
 class Reader {
 public:
     explicit Reader(const char* path) {
@@ -57,7 +57,7 @@ public:
         const auto letters = array<uint8_t>();
         return std::string(reinterpret_cast<const char*>(letters.data), static_cast<size_t>(letters.n));
     }
-    // The next array, whatever it holds: kind and bytes of an item are told.
+    // The next array of any type, with its kind and bytes per item.
     struct Any {
         const void* data;
         char kind;
@@ -114,7 +114,7 @@ inline TestLists read_lists(Reader& from) {
     return c;
 }
 
-// Makes an engine for an instruction set.
+// Builds an engine for an instruction set.
 class Program {
 public:
     explicit Program(Reader& from) : name(from.text()) {
@@ -140,7 +140,7 @@ public:
         return std::make_unique<QuickScorer>(kernels, quick_scorer_, together_, document_block_);
     }
 
-    // Values with their tables of bytes, if there are any and the instruction set takes them.
+    // Leaf values, with their byte tables if there are any and the instruction set uses them.
     LeafValues values(const Kernels& kernels) const {
         LeafValues values = values_;
         if (values.tables && kernels.table_part(values.table_leaves, 4) == 0) values.tables = nullptr;

@@ -1,9 +1,9 @@
-// Compares every engine's leaves and sums with those of `reference`, bit for bit, on each instruction set named.
+// Compares every engine's leaves and sums with those of `reference`, bit for bit, on each given instruction set.
 //
 //   conformance FILE NAME...       FILE: from write_cases.py; NAME: an instruction set that this processor must have
 //
 //   for each forest: for each engine, exact and fast: for each instruction set:
-//       for each number of documents, for each way that they lie in memory, for one thread and three:
+//       for each number of documents, each memory layout, one thread and three:
 //           leaves and sums equal those of the file
 #include <cstdio>
 #include <cstring>
@@ -35,7 +35,7 @@ Case read_case(Reader& from) {
     return c;
 }
 
-// Sizes around those of words, registers and blocks; then all.
+// Numbers of documents around the sizes of words, registers and blocks; all documents are tried as well.
 constexpr int64_t kSizes[] = {1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 128, 129};
 
 void compare(const Case& of, const Program& program, const Reader::Any& sums, const Kernels& kernels, Counts* counts) {

@@ -1,9 +1,9 @@
-"""Writes what kernels read, and what `reference` makes of it, for machines that are too slow for Python.
+"""Writes kernel inputs and the results of `reference`, for machines that are too slow for Python.
 
     python tests/neon/write_cases.py FILE
 
-Engines prepare generated forests here; what they would bind to C++ goes to the file, in the order in which
-conformance.cpp reads it. Machine code is for other processors: programs are laid out to be interpreted.
+Engines prepare generated forests here; the arrays that they would bind to C++ go to the file, in the order in
+which conformance.cpp reads them. The machine code here is for another processor: programs are interpreted there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gpuqs.forest import Forest
 
 LINE = 64  # arrays start on whole cache lines
 
-#: Generated forests: every shape and mask, every kind of value, bits of ranks from 1 to 11.
+#: Generated forests: every shape and mask width, every kind of value, ranks of 1 to 11 bits.
 SHAPES: dict[str, dict[str, Any]] = {
     "2 leaves": {"max_leaves": 2, "n_trees": 70},
     "8 leaves, float32 sums": {"max_leaves": 8, "sum_dtype": "float32"},
@@ -55,7 +55,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "one feature": {"max_leaves": 20, "n_features": 1, "n_thresholds": 2},
     "no trees": {"n_trees": 0, "n_outputs": 2},
 }
-#: Thresholds of one feature, around the sizes at which searches look up differently.
+#: Numbers of thresholds of one feature, around the sizes at which the search method changes.
 STUMPS = (1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256, 300, 700)
 
 
@@ -72,7 +72,7 @@ def cases() -> Iterator[tuple[str, Forest, np.ndarray]]:
 
 
 class Writer:
-    """Arrays, each behind a line that tells its kind, bytes of an item, and items."""
+    """Writes arrays, each after a line with its kind, bytes per item, and number of items."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -99,7 +99,7 @@ class Writer:
 
 
 class Recorder:
-    """Stands in for `gpuqs.cpu_fallback`'s classes: what engines bind is written down."""
+    """Stands in for the classes of `gpuqs.cpu_fallback`: records what engines bind."""
 
     def __init__(self, writer: Writer) -> None:
         self._to = writer
@@ -163,7 +163,7 @@ class Recorder:
 
 
 def write(writer: Writer, name: str, forest: Forest, X: np.ndarray) -> None:
-    """A forest, its documents, what they make, and the programs of all engines that can run it."""
+    """Write a forest, its documents, their results, and the programs of all engines that can run it."""
     writer.text(name)
     writer.arrays(X, np.asfortranarray(X).T)
     writer.numbers(*X.shape)
@@ -172,7 +172,7 @@ def write(writer: Writer, name: str, forest: Forest, X: np.ndarray) -> None:
     reference.leaves(reference.prepare(forest, "exact"), X, leaves, 1)
     writer.arrays(leaves)
     compiled = [engine for engine in ENGINES.values() if engine.device == "cpu" and engine is not reference]
-    engines = [engine for engine in compiled if engine.supports(forest) is None]
+    engines = [engine for engine in compiled if engine.why_not(forest) is None]
     writer.numbers(2 * len(engines))
     for precision in ("exact", "fast"):
         program = reference.prepare(forest, precision)
@@ -193,9 +193,9 @@ def main(path: Path) -> None:
             "RankWalk": recorder.rankwalk,
             "Bitslice": recorder.bitslice,
             "Values": recorder.values,
-            # Layouts as for portable code: no jumps.
+            # Layouts as for portable code, without jumps.
             "machine": lambda: cpu_fallback.Machine(cpu_fallback.INSTRUCTION_SETS[-1].name, False),
-            # Tables of bytes: those of instruction sets that have registers of sixteen.
+            # Byte tables as for instruction sets with 16-byte registers.
             "table_part": lambda isa, n_leaves, value_bytes: int(value_bytes == 4),
         }
         with mock.patch.multiple(cpu_fallback, **stand_ins):

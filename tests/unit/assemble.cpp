@@ -1,7 +1,7 @@
-// Writes machine code as hexadecimal, a line for each line that it reads, or "error: ..." where none can be written:
+// Writes machine code in hexadecimal, one line per input line, or "error: ..." if it cannot be generated:
 //   ENCODING WORD_BYTES OPERATION ARGUMENTS...     one operation of the assembler; operands in memory are BASE WORD
-//   ENCODING WORD_BYTES trees LEAF_BYTES ...       the programs of one tree block (see `write_trees`), which ask for code ahead
-//   ENCODING WORD_BYTES trees_read LEAF_BYTES ...  the same, for code that is read before it runs
+//   ENCODING WORD_BYTES trees LEAF_BYTES ...       the programs of one tree block (see `write_trees`), which prefetch their code
+//   ENCODING WORD_BYTES trees_read LEAF_BYTES ...  the same, without prefetches: the code is read before it runs
 //   ENCODING WORD_BYTES trees_few LEAF_BYTES ...   the same, with few registers
 #include <cstdio>
 #include <iostream>
@@ -65,7 +65,7 @@ std::vector<uint8_t> write_operation(const std::string& operation, Encoding enco
         const int function = number();
         to.call_with_leaves(function, read<int64_t>(in));
     } else if (operation == "ask_ahead") {
-        // After so many calls, which are longer than a cache line together.
+        // n_calls calls, which together are longer than a cache line.
         for (int n_calls = number(); n_calls > 0; n_calls--) to.call_with_leaves(0, 64);
         to.ask_ahead();
     } else {
@@ -80,8 +80,8 @@ template <class Number> std::vector<Number> read_many(std::istream& in, size_t n
     return numbers;
 }
 
-// n_trees, then of each tree: leaves, levels, the predicates of the levels, or (no levels) predicate, left and right of
-// each entry.
+// Input: n_trees, then for each tree: leaves, levels, and the predicates of the levels or, without levels, predicate,
+// left and right of each entry.
 std::vector<uint8_t> write_trees(Encoding encoding, CodeAhead ahead, int word_bytes, int n_registers, std::istream& in) {
     BitsliceLayout layout{};
     layout.leaf_bytes = read<int>(in);

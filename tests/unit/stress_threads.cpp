@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kMost = 9;
 
-// Each piece once, no thread's number twice at a time, and what pieces wrote is there for the caller, without atomics.
+// Each piece runs once, no thread number is used twice at a time, and the caller sees the pieces' writes without atomics.
 void whole_jobs(unsigned seed) {
     std::mt19937 random(seed);
     for (int round = 0; round < 300; round++) {
@@ -48,7 +48,7 @@ void whole_jobs(unsigned seed) {
     }
 }
 
-// Every helper there can be is stuck in another job: this one must not wait for them.
+// All helper threads are stuck in another job: this job must not wait for them.
 void while_helpers_are_stuck() {
     std::atomic<int> stuck{0};
     std::atomic<bool> over{false};
@@ -65,7 +65,7 @@ void while_helpers_are_stuck() {
         n_done++;
     });
     CHECK(n_done == 1000);
-    // Then all come free at once, and no more join than were asked for.
+    // Then all become free at once, and no more may join than were asked for.
     share_out(100, 2, [&](int thread, int64_t p) {
         CHECK(thread < 2);
         if (p == 10) over = true;

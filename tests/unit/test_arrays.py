@@ -38,7 +38,7 @@ EXPECTED = MODEL.predict(ROWS, "raw", engine="reference")
 
 
 def read(X: Any, forest: Forest = FOREST, step: int = 64) -> np.ndarray:
-    """All documents, put together from chunks."""
+    """All documents, concatenated from chunks."""
     documents = as_documents(X, forest)
     chunks = [documents.chunk(at, min(at + step, documents.n)) for at in range(0, documents.n, step)]
     for chunk in chunks:
@@ -201,7 +201,7 @@ def test_what_offers_an_array() -> None:
 
 
 class SparseLike:
-    """Looks like a SciPy matrix as far as it is looked at."""
+    """Has all attributes of a SciPy matrix that gpuqs checks."""
 
     shape = (2, 3)
 
@@ -211,7 +211,7 @@ class SparseLike:
 
 @pytest.mark.parametrize("integer_dtype", ["float32", "float64"])
 def test_objects_are_numbers_or_missing(integer_dtype: str) -> None:
-    """As integers are, they are cast once to what the library scores; None is NaN."""
+    """Like integers, they are cast once to the type that the library scores; None becomes NaN."""
     forest = forest_of(integer_dtype=integer_dtype)
     odd = [[None, np.float32(1.5), True], [Decimal("0.1"), Fraction(1, 3), 10**40], [2**70, np.int8(3), None]]
     rows = [*ROWS.tolist(), *odd]
@@ -464,7 +464,7 @@ def test_table_columns_that_hold_no_numbers_are_named(pa: Any, kind: str) -> Non
 
 
 def memory_of(model: Model, X: Any) -> int:
-    """Most memory that NumPy holds at any time while X is scored, beyond what it held before."""
+    """Peak memory that NumPy holds while X is scored, beyond what it held before."""
     model.predict(X[:2] if not hasattr(X, "slice") else X.slice(0, 2))
     out = np.empty(X.shape[0])
     tracemalloc.start()
@@ -477,7 +477,7 @@ def memory_of(model: Model, X: Any) -> int:
 
 @pytest.fixture(scope="module")
 def wide() -> tuple[Model, np.ndarray]:
-    """Documents of 60 MB as float64, where one chunk holds 16 MiB."""
+    """A model and documents of 60 MB as float64; one chunk holds 16 MiB."""
     forest = random_forest(np.random.default_rng(0), n_trees=2, max_leaves=3, n_features=250)
     return Model(forest), np.zeros((30_000, 250))
 

@@ -1,6 +1,6 @@
-"""Every operation of the JIT's encoder as a disassembler reads it: register classes, widths, displacements, limits.
+"""Every operation of the JIT's encoder, checked by a disassembler: register classes, widths, displacements, limits.
 
-AVX-512 code is read, not run, so that any machine tests it.
+AVX-512 code is disassembled, not run, so that any machine can test it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from assembling import LETTERS, WIDTHS, asked_ahead, assemble, build_assembler, 
 
 #: Registers of each class: the first and last that an encoding reaches with the same prefix bits.
 CLASSES = {"vex": (0, 1, 7, 8, 14), "evex": (0, 1, 7, 8, 14, 15, 16, 23, 24, 30)}
-#: The register that the encoder keeps for itself.
+#: The register that the encoder reserves for itself.
 OWN = {"vex": 15, "evex": 31}
 BASES = {"predicates": "rbx", "planes": "rbp"}
 
@@ -37,7 +37,7 @@ class Machine:
         return f"{LETTERS[self.word_bytes]}mmword ptr [{base}{f' + {displacement:#x}' if displacement > 9 else ''}]"
 
     def fits_vex(self, *operands: int | tuple[str, int]) -> bool:
-        """Whether AVX2 has the instruction; words in memory always suit it."""
+        """Whether the instruction can be encoded in VEX; memory operands always can."""
         return not self.wide or (self.word_bytes < 64 and all(isinstance(o, tuple) or o < 16 for o in operands))
 
     def operand(self, operand: int | tuple[str, int]) -> str:
@@ -47,7 +47,7 @@ class Machine:
         return f"vmovdqa{'' if self.fits_vex(to, source) else '64'} {self.operand(to)}, {self.operand(source)}"
 
     def logic(self, what: str, to: int, a: int, b: int | tuple[str, int]) -> str:
-        """``a`` and ``b`` change places where VEX says ``a`` shorter as the last."""
+        """A logic instruction; ``a`` and ``b`` are swapped if VEX encodes ``a`` shorter as the last operand."""
         q = "" if self.fits_vex(to, a, b) else "q"
         if isinstance(b, int) and a < 8 <= b:
             a, b = b, a
@@ -58,12 +58,12 @@ class Machine:
 
 
 def truth_table(function: object) -> int:
-    """The byte that says what `vpternlog` makes of its three operands."""
+    """The immediate byte by which `vpternlog` computes ``function`` of its three operands."""
     return sum(function(i >> 2 & 1, i >> 1 & 1, i & 1) << i for i in range(8))  # type: ignore[operator]
 
 
 def expected(machine: Machine, operation: str, *arguments: object) -> list[str]:
-    """What an operation means, in instructions."""
+    """The instructions that an operation stands for."""
     m, own = machine, OWN[machine.encoding]
     match operation, *arguments:
         case "load" | "store" | "move", to, a:
@@ -105,13 +105,13 @@ OPERATIONS = {
 
 
 def words(word_bytes: int) -> list[int]:
-    """Words at displacements of every class: none, within a byte and its ends, within 16 bits, the last of 31."""
+    """Words with displacements of each class: none, within a byte and its ends, within 16 bits, the last of 31 bits."""
     displacements = (0, word_bytes, 128 - word_bytes, 128, 256, 1 << 15, 1 << 16, (1 << 31) - word_bytes)
     return sorted({d // word_bytes for d in displacements})
 
 
 def operand_lists(operation: str, encoding: str, word_bytes: int) -> list[tuple[object, ...]]:
-    """Registers of all classes together with two words, each register in each place, and all words in each base."""
+    """Operand lists: all register classes with two words, each register in each place, all words with each base."""
     kinds = OPERATIONS[operation]
     memory = [(base, word) for base in BASES for word in words(word_bytes)]
     wide = [CLASSES[encoding] if kind == "r" else memory[1:3] for kind in kinds]
@@ -167,7 +167,7 @@ def test_instructions_take_few_bytes(assembler: Path, line: str, n_bytes: int) -
 
 
 def test_registers_within_the_classes_are_all_of_them() -> None:
-    """Every register in each place, and each class together with each."""
+    """Every register in each place, and each class combined with each other."""
     for encoding, word_bytes in WIDTHS:
         lists = operand_lists("or_and", encoding, word_bytes)
         for place in range(3):
@@ -177,10 +177,10 @@ def test_registers_within_the_classes_are_all_of_them() -> None:
 
 @pytest.mark.parametrize(("encoding", "word_bytes"), WIDTHS)
 def test_functions_follow_the_calling_convention(assembler: Path, encoding: str, word_bytes: int) -> None:
-    """What is pushed is popped in reverse, the stack is aligned at calls, and each function starts on a cache line."""
+    """Registers are popped in reverse order, the stack is aligned at calls, and functions start on cache lines."""
     (code,) = assemble(assembler, [f"{encoding} {word_bytes} function"])
     assert isinstance(code, bytes)
-    saved = ["rbx", "rbp", "r14", "r15", "rax"]  # with the return address a multiple of 16 bytes
+    saved = ["rbx", "rbp", "r14", "r15", "rax"]  # together with the return address, a multiple of 16 bytes
     begin = [
         "endbr64",
         *(f"push {register}" for register in saved),
@@ -211,7 +211,7 @@ def test_calls(assembler: Path, encoding: str, word_bytes: int) -> None:
 
 @pytest.mark.parametrize("n_calls", [0, 1, 3, 4, 40])
 def test_code_is_asked_for_ahead(assembler: Path, n_calls: int) -> None:
-    """One line 8,192 bytes on for each line that is written, the prefetches' own bytes included."""
+    """For each cache line written, prefetches included, one prefetch of the line 8,192 bytes ahead."""
     (code,) = assemble(assembler, [f"evex 64 ask_ahead {n_calls}"])
     assert isinstance(code, bytes)
     assert [target for _, target in asked_ahead(code)] == [8192 + at for at in range(0, len(code), 64)]
@@ -222,12 +222,12 @@ def test_code_is_asked_for_ahead(assembler: Path, n_calls: int) -> None:
 
 
 def too_far(word_bytes: int) -> tuple[int, ...]:
-    """Words beyond 31 bits of displacement: the first, those whose displacements wrap to few bits of 32, the last."""
+    """Words beyond 31-bit displacements: the first, those that wrap in 32 bits to small displacements, the last."""
     return (1 << 31) // word_bytes, (1 << 32) // word_bytes, (1 << 32) // word_bytes + 1, (1 << 32) - 1
 
 
 def too_large() -> list[tuple[str, str]]:
-    """Operations that no instruction has room for, and what their errors say."""
+    """Operations whose operands no instruction can encode, and their error messages."""
     cases = [(f"{encoding} 8 function", "no register holds a word") for encoding in ("vex", "evex")]
     cases += [("vex 64 function", "no register holds a word"), ("none 32 function", "no encoding")]
     for encoding, word_bytes in WIDTHS:

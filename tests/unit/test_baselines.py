@@ -1,4 +1,4 @@
-"""The papers' systems of the bench score as gpuqs's reference, bit for bit, and say what they do not hold."""
+"""The bench's systems from the papers score like gpuqs's reference, bit for bit, and say what they cannot handle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def all_cases(oblivious: bool, few: bool) -> tuple[Case, ...]:
 
 @pytest.mark.parametrize(("value", "total"), TYPES)
 def test_the_library_compiles(value: type, total: str) -> None:
-    """Once, apart from the checks, which find it then."""
+    """Compile it once, separately from the checks, which then find it in the cache."""
     assert library(np.dtype(value), np.dtype(total)).baselines_score
 
 

@@ -1,4 +1,4 @@
-"""Timing by turns: who is called how often, on a clock that only the contenders move."""
+"""Timing in turns: which contender is called how often, on a clock that only the contenders advance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Clock:
         return self.now
 
     def contender(self, name: str, *seconds: float) -> Callable[[], None]:
-        """One that takes the first of `seconds` to warm up and then the others over and over."""
+        """A contender that takes the first of `seconds` to warm up, then cycles through the others."""
 
         def call() -> None:
             at = self.calls.count(name)

@@ -35,7 +35,7 @@ EFFORT = libraries.Effort(sizes=(1, 30), rounds=3, budget=0.01, longest=1.0)
 
 
 def lightgbm_source(folder: Path) -> Source:
-    """A ranker, as the bench's: converters meet its objective."""
+    """A ranker as in the bench, so that converters see its objective."""
     data = lgb.Dataset(X, (Y > 0).astype(int), group=[30] * 10)
     parameters = {"objective": "lambdarank", "num_leaves": 6, "verbose": -1, "num_threads": 1}
     booster = lgb.train(parameters, data, 5)
@@ -62,7 +62,7 @@ def sklearn_source(folder: Path) -> Source:
 
 MAKE = {"LightGBM": lightgbm_source, "XGBoost": xgboost_source, "CatBoost": catboost_source,
         "scikit-learn": sklearn_source}  # fmt: skip
-#: What each peer reads beside models of its own library, as the page of benches tells it.
+#: What each peer reads besides models of its own library, as listed on the page of benches.
 READS = {
     "LightGBM": set(), "XGBoost": set(), "CatBoost": set(), "scikit-learn": set(), "ONNX Runtime": {*MAKE},
     "lleaves": {"LightGBM"}, "Treelite": {*MAKE} - {"CatBoost"}, "TL2cgen": {*MAKE} - {"CatBoost"}, "YDF": {*MAKE},
@@ -144,7 +144,7 @@ def test_one_wrong_bit_of_ours_ends_the_run(source: Source, label: str) -> None:
 
 
 def planted(source: Source, monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
-    """Scores of gpuqs as ``fault`` has them: of the rows, the threads and the scores."""
+    """Replace gpuqs's scores by ``fault(rows, threads, precision, scores)``."""
     right = source.model.predict
 
     def predict(X: Any, output: str = "value", **options: Any) -> np.ndarray:
@@ -172,7 +172,7 @@ def test_a_fault_in_some_batches_alone_ends_the_run(
     source: Source, fault: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted(source, monkeypatch, fault)
-    monkeypatch.setattr(libraries, "seconds_of", lambda contender, X, longest: 1e-5)  # ten calls and more
+    monkeypatch.setattr(libraries, "seconds_of", lambda contender, X, longest: 1e-5)  # ten or more calls
     with pytest.raises(SystemExit, match=r"documents a call: gpuqs(, fast)? differs"):
         libraries.measure(source, ["LightGBM"], EFFORT, None)
 
@@ -202,10 +202,10 @@ def test_a_peer_is_not_timed_where_its_scores_are_wrong(source: Source, monkeypa
 @pytest.mark.parametrize(
     ("once", "n", "calls", "documents"),
     [
-        (0.001, 10, 20, 10),  # twenty calls fill the time
-        (0.001, 1_000, 2, 1_000),  # as many as there are documents
+        (0.001, 10, 20, 10),  # 20 calls fill the time
+        (0.001, 1_000, 2, 1_000),  # one group holds all documents
         (1e-6, 1, 50, 1),
-        (1.0, 1_000, 1, 1_000),  # longer than the share of the time, and still one call
+        (1.0, 1_000, 1, 1_000),  # longer than its share of the time, but still one call
         (4.0, 1_000, 1, 500),  # too long: fewer documents
         (40.0, 1_000, 1, 100),
         (4.0, 50, 1, 50),  # but not fewer than few
@@ -261,7 +261,7 @@ def test_energy_is_that_of_the_packages(tmp_path: Path) -> None:
 
     def call() -> None:
         (powercap / "intel-rapl:0" / "energy_uj").write_text("130")
-        (powercap / "intel-rapl:1" / "energy_uj").write_text("5")  # went over its end
+        (powercap / "intel-rapl:1" / "energy_uj").write_text("5")  # the counter wrapped around
 
     assert energy.microjoules(call, zones, seconds=0) == 30 + 15
 

@@ -1,4 +1,4 @@
-"""bench/papers/ holds what the papers print: their speed-ups, and numbers that they print twice, agree with it."""
+"""bench/papers/ holds the papers' printed numbers: it agrees with their speed-ups and with numbers printed twice."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if str(ROOT / "bench") not in sys.path:
 
 from lab.papers import Values, paper_of  # noqa: E402
 
-#: As printed in brackets beside the times, by table, panel, row and x.
+#: Speed-ups as printed in brackets next to the times, by table, panel, row and x.
 PRINTED: dict[str, Values] = json.loads((ROOT / "tests" / "data" / "printed_speedups.json").read_text())
-#: What a printed speed-up is of: a row is the slower one by that, or the faster one.
+#: The base of printed speed-ups. In `SLOWER`, a row is slower than the base by that factor; in `FASTER`, the base row.
 SLOWER: dict[str, Callable[[Any, str], float]] = {
     "002-III": lambda rows, x: rows["QS"][x],
     "002-IV": lambda rows, x: min(row[x] for row in rows.values() if row[x] is not None),
@@ -32,9 +32,9 @@ MISPRINTS = {
     ("002-IV", "Yahoo, Λ = 8", "CONDOP", "10000"),
     ("002-IV", "Yahoo, Λ = 8", "OBLIVIOUS", "20000"),
 }
-#: The one time without its speed-up: its brackets are empty.
+#: The only time without a speed-up: its brackets are empty.
 NOT_PRINTED = ("002-III", "Istella, Λ = 32", "STRUCT+", "5000")
-#: By how much a speed-up may be off: the papers round some of them down.
+#: Allowed error of a speed-up: the papers round some of them down.
 LAST_PLACE = 0.1
 
 
@@ -44,13 +44,13 @@ def values(table: str) -> Values:
 
 
 def half_a_place(row: dict[str, float | None]) -> float:
-    """What rounding can have taken from a row's numbers."""
+    """Largest rounding error of a row's numbers."""
     places = max(len(str(value).partition(".")[2]) for value in row.values() if value is not None)
     return 0.5 * 10**-places
 
 
 def contradicted(table: str, values: Values) -> set[tuple[str, str, str, str]]:
-    """Where a printed speed-up is not the quotient of the times, roundings granted."""
+    """Places where a printed speed-up differs from the quotient of the times by more than rounding explains."""
     found = set()
     for panel, rows in PRINTED[table].items():
         for label, printed in rows.items():
@@ -80,7 +80,7 @@ def test_every_time_of_these_tables_has_a_speed_up(table: str) -> None:
                 assert told == set(PRINTED[table][panel][label])
 
 
-@pytest.mark.parametrize("table", sorted({*PRINTED} - {"000-4"}))  # in which one digit is printed of small times
+@pytest.mark.parametrize("table", sorted({*PRINTED} - {"000-4"}))  # prints small times with one digit
 @pytest.mark.parametrize("factor", [0.8, 1.2])
 def test_a_changed_number_is_seen(table: str, factor: float) -> None:
     for panel, rows in PRINTED[table].items():

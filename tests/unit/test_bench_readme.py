@@ -1,4 +1,4 @@
-"""README's figures and bench/README.md are what the files in bench/results/ say, all of them."""
+"""All figures in README and bench/README.md come from the files in bench/results/."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_every_block_has_its_place_once() -> None:
 
 
 def other(value: Any, rng: random.Random) -> Any:
-    """A report with every measured number another one."""
+    """A report with every measured number changed."""
     if isinstance(value, dict):
         return {key: other(part, rng) for key, part in value.items()}
     if isinstance(value, list):
@@ -107,7 +107,7 @@ def other(value: Any, rng: random.Random) -> Any:
 
 
 def numbers_told(value: Any) -> set[str]:
-    """The numbers of a report that are not measured: in names, versions and counts."""
+    """The numbers of a report that are not measurements: in names, versions and counts."""
     if isinstance(value, dict):
         return set().union(*(numbers_told(part) for part in (*value, *value.values())))
     if isinstance(value, list | tuple):
@@ -117,8 +117,8 @@ def numbers_told(value: Any) -> set[str]:
 
 
 def typed_by_hand(blocks: Mapping[str, Block], results: Results) -> list[str]:
-    """Figures of speed that stay as they are when the results are others, and numbers that no result has."""
-    # Five, for in three a figure has chanced to stay.
+    """Speed figures that do not change when the results do, and numbers that no result contains."""
+    # Five sets: with three, a figure once stayed the same by chance.
     changed = [Results(other(results.reports, random.Random(seed))) for seed in range(5)]
     known, typed = numbers_told(results.reports), []
     for block in blocks.values():
@@ -148,11 +148,11 @@ def test_a_number_that_no_result_has_is_seen() -> None:
     assert typed_by_hand(BLOCKS | {"typed": typed}, RESULTS) == ["12,345"]
 
 
-# -- what pages tell of a run -----------------------------------------------------------------------
+# -- what pages say about a run ---------------------------------------------------------------------
 
 
 def with_libraries() -> Results:
-    """The results with a run of bench/libraries.py on another processor: everything that a page may meet."""
+    """The results plus a run of bench/libraries.py on another processor, which covers every case of a page."""
 
     def cell(documents: int, threads: int, **us: float) -> dict[str, Any]:
         return {"documents": documents, "threads": threads, "us_per_document": us, "minimum_us": us,

@@ -1,4 +1,4 @@
-"""bench/systems.py checks, tunes and times what a forest lets it, says why it leaves the rest, and lists all."""
+"""bench/systems.py checks, tunes and times the systems that fit a forest, says why others do not, and lists all."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_orderings_tell_what_figures_say() -> None:
         ("bwqs", "qs", 1.26, 1.34),
         ("DSD", "DS", 4.1, 6.57),
         ("OBLIVIOUS", "VPRED", 0.34, 1.5),
-        ("qs_oblivious", "OBLIVIOUS", 0.69, 3.56),  # Yahoo, 1,000 of 8, where OBLIVIOUS is the faster one
+        ("qs_oblivious", "OBLIVIOUS", 0.69, 3.56),  # Yahoo, 1,000 of 8, where OBLIVIOUS is faster
         ("SDSD", "VPRED", None, 1.5),  # "up to 50 % faster"
     ],
 )
@@ -161,7 +161,7 @@ def test_blocks_of_documents_are_whole_vectors_and_each_is_tried_once() -> None:
 
 
 def test_blocks_are_tuned_on_all_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though on the few that are called first the whole batch is no block at all, and the slowest choice."""
+    """The block size that is fastest on the whole batch is slowest on the few documents that are tried first."""
 
     class Slept:
         def __init__(self, *_: Any, **__: Any) -> None: ...

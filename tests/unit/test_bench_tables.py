@@ -1,4 +1,4 @@
-"""bench/tables.py: what it describes is whole, what it computes is right, and a wrong score ends the run."""
+"""bench/tables.py: its descriptions are complete, its results correct, and a wrong score ends the run."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_units_are_of_the_time_that_was_measured() -> None:
     point = plan.Point("", 1, plan.Spec("MSN", 2_000, 8), 10)
     assert plan.MICROSECONDS.of(5.0, point) == 5.0
     assert plan.NANOSECONDS.of(5.0, point) == 2.5
-    assert plan.QUERIES.of(5.0, point) == 20_000.0  # ten documents of 5 us each
+    assert plan.QUERIES.of(5.0, point) == 20_000.0  # a query has ten documents of 5 us each
 
 
 def test_a_quick_run_keeps_the_ends_of_every_panel() -> None:
@@ -199,7 +199,7 @@ def test_cases_fill_half_of_the_level_that_they_name(monkeypatch: pytest.MonkeyP
     assert len(blocking.CASES) == len(set(blocking.CASES)) == 28
     assert set(SURVIVING) <= set(blocking.CASES)
     assert blocking.choices("DSD2", point, (1.0,)) == ({"d": (256 << 10) // document},)
-    # A block of which half the bytes are used is twice as large: 0.5 L / (µ F), paper 004, section 4.2.
+    # A block that uses only half of its bytes is made twice as large: 0.5 L / (µ F), paper 004, section 4.2.
     assert blocking.choices("DSD2S1", point, (0.5,)) == ({"d": (512 << 10) // document, "s": (32 << 10) // tree},)
     assert blocking.choices("SDS4D1", point, (1.0,)) == ({"s": 5_000, "d": (16 << 10) // document},)
     assert blocking.choices("SDS4", point) == ({"s": 5_000},)
@@ -301,7 +301,7 @@ def test_a_page_has_both_numbers_and_both_ratios(report: dict[str, Any]) -> None
     assert "| trees | 1,000, here | 1,000, paper | 10,000, here | 10,000, paper |" in text
     assert "| vQS (AVX2) | 8 (2.50x) | 7.9 (1.51x) | NA | 138.2 (1.33x) |" in text
     assert "| bitslice (ours) | 2 (10.00x) |  | 1,234 (0.24x) |  |" in text
-    assert "| trees | QS |" in text and "| 8 | 8 |" in text  # many places go down the page
+    assert "| trees | QS |" in text and "| 8 | 8 |" in text  # many x are listed as rows
     assert "- vQS (AVX2): NA, no such set (MSN, Λ = 64 at 10,000)" in text
     assert "- vQS (AVX2): isa = avx2 (MSN, Λ = 64 at 1,000)" in text
     assert "- Model: a model; depth 12.35" in text
@@ -309,7 +309,7 @@ def test_a_page_has_both_numbers_and_both_ratios(report: dict[str, Any]) -> None
     assert "Numbers are us a document; what was counted, as its heading says." in text
     told = page.markdown(report | {"unit": "queries a second", "more_is_better": True, "counted": []})
     assert "Numbers are queries a second, the more the better." in told
-    assert "a call scored" not in text.lower()  # pages of old reports, which do not know
+    assert "a call scored" not in text.lower()  # old reports do not hold this number
     assert "quick" not in text and "quick run" in page.markdown(report | {"quick": True})
 
 

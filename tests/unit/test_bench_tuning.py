@@ -1,4 +1,4 @@
-"""bench/tuning.py: a way whose scores are wrong ends the run, whichever way it is."""
+"""bench/tuning.py: a configuration with wrong scores ends the run, whichever it is."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tuning(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.parametrize("at", [0, 20, 40])
 def test_a_fault_that_all_ways_share_ends_the_run(tuning: ModuleType, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """One batch is scored wrongly by all ways, the default among them."""
+    """All configurations, including the default, score one batch wrongly."""
     right = tuning.caller
 
     def caller(forest: Any, way: Candidate, rows: np.ndarray, n: int) -> Any:

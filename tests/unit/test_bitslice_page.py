@@ -1,4 +1,4 @@
-"""docs/bitslice.md shows what the layout, the encoder and the recorded runs say."""
+"""docs/bitslice.md agrees with the layout, the encoder and the recorded runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python and C++ both state: structs that layouts fill and kernels read, numbers, instruction sets."""
+"""Definitions that exist in both Python and C++ agree: structs of layouts, constants, instruction sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuqs.engines import ENGINES
 from gpuqs.layout import bitslice, category_tables, programs, rankwalk, walk
 
 SOURCES = Path(__file__).parents[2] / "cpu_fallback"
-#: The C++ struct of each structured dtype, by where Python states it.
+#: The C++ struct of each structured dtype, by where Python defines it.
 STATED = {
     "Item<float>": (walk, "ITEM32"),
     "Item<double>": (walk, "ITEM64"),
@@ -36,7 +36,7 @@ FOREST = random_forest(np.random.default_rng(3), n_trees=5, max_leaves=9, catego
 
 
 def changed(dtype: np.dtype) -> dict[str, np.dtype]:
-    """Dtypes that are nearly another: a name, a kind, the order, the size."""
+    """Dtypes that differ from another in one respect: a name, a kind, the order, the size."""
     assert dtype.names is not None and dtype.fields is not None
     *names, last = dtype.names
     formats = [dtype.fields[name][0] for name in dtype.names]

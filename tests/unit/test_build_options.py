@@ -1,4 +1,4 @@
-"""A build without QuickScorer, or none at all: what is listed, and what is said of what is not there."""
+"""Builds without QuickScorer, or no build at all: which engines are listed, and the errors for missing ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpuqs.engines import ENGINES, LEFT_OUT
 
 OF_QUICKSCORER = {"qs", "vqs", "bwqs", "qs_oblivious", "qs_gpu"}
 
-#: Read by a process that makes the very lists of such a build, whatever build this is.
+#: Run by a process that creates the lists of such a build, whatever this build is.
 WITHOUT = """
 from gpuqs import cpu_fallback
 cpu_fallback.QUICKSCORER = False

@@ -1,4 +1,4 @@
-"""CatBoost's binary models made by hand: what they say, and those that are damaged or ask for more than they hold."""
+"""Hand-made CatBoost binary models: their meaning, damaged ones, and ones that refer to more than they hold."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def feature(index: int, column: int, borders: Any, **more: Any) -> dict[int, Any
 
 
 def trees(**fields: Any) -> dict[int, Any]:
-    """One output, a number with borders 0.5 and 1.5, a tree that tests both; ``_N``: field N, None to leave it out."""
+    """One output, a number with borders 0.5 and 1.5, a tree that tests both; ``_N`` sets field N, None drops it."""
     table = {
         0: Number("i", 1),
         1: ints(1, 0),
@@ -72,7 +72,7 @@ def test_nested_trees() -> None:
 
 
 def test_trees_of_every_shape_stand_side_by_side() -> None:
-    """A lone leaf, whose split is none; a node; and two nodes, the first of which follows on both sides."""
+    """A single leaf without a split; one node; and two nodes, of which the first continues on both sides."""
     steps = np.array([(0, 0), (0, 1), (0, 0), (1, 2), (0, 0), (0, 1), (0, 0)], "<u2")
     nested = trees(
         _1=ints(9, 0, 9, 1, 9, 0, 9), _2=ints(1, 2, 4), _3=ints(0, 1, 3), _10=steps,
@@ -208,7 +208,7 @@ def _many(make: Callable[..., dict[int, Any]], part: Shared) -> list[dict[int, A
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_parts_that_stand_for_many_take_no_memory(name: str) -> None:
-    """Each file has less than a megabyte, and would be many if each part were as large as what it stands for."""
+    """Each file is smaller than a megabyte, but would need many if each shared part were copied at every reference."""
     data = HOSTILE[name]()
     assert len(data) < 1 << 20
     tracemalloc.start()

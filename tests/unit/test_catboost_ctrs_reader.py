@@ -1,4 +1,4 @@
-"""CTRs of CatBoost's JSON: what each type makes of what was counted, and what is damaged or lacks tables refused."""
+"""CTRs of CatBoost's JSON: how each type uses the counts; damaged files and missing tables are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RED, BLUE = (int(code) for code in text_hashes(["red", "blue"]))
 
 
 def key(*parts: int) -> int:
-    """The key of a category's hash, and of what tests give, in this order."""
+    """The key made of a category's hash and the results of tests, in this order."""
     joined = 0
     for part in parts:
         joined = FACTOR * (joined + FACTOR * part) % (1 << 64)
@@ -35,7 +35,7 @@ def signed(code: int) -> int:
     return code - (1 << 32) if code >> 31 else code
 
 
-#: By type: what was counted for red, and for blue; and the CTRs of red, blue and green: prior 1 of 2, shift 0.5,
+#: By type: the counts for red and for blue; and the CTRs of red, blue and green with prior 1 of 2, shift 0.5 and
 #: scale 4.
 COUNTS: dict[str, tuple[list[float], list[float], list[float]]] = {
     "Borders": ([1, 2, 3], [4, 0, 0], [4 * (6 / 8 + 0.5), 4 * (1 / 6 + 0.5), 4 * (1 / 2 + 0.5)]),
@@ -48,7 +48,7 @@ COUNTS: dict[str, tuple[list[float], list[float], list[float]]] = {
 
 
 def model_of(kind: str = "Borders") -> Document:
-    """A number, and a category; a CTR of the category, one of it and the number being above 0.5."""
+    """A numeric and a categorical column; one CTR of the category, one of the category and "number > 0.5"."""
     red, blue, _ = COUNTS[kind]
     category = {"combination_element": "cat_feature_value", "cat_feature_index": 0}
     above = {"combination_element": "float_feature", "float_feature_index": 0, "border": 0.5}
@@ -207,10 +207,10 @@ def test_what_is_not_evaluated_is_refused_by_name(name: str) -> None:
 
 @pytest.mark.parametrize("tables", [None, {}], ids=["JSON", "binary"])
 def test_models_trained_without_final_ctrs_are_refused_by_name(tables: Document | None) -> None:
-    """They are not damaged: CatBoost writes no tables where training was told to compute none."""
+    """They are not damaged: CatBoost writes no tables if training was told not to compute them."""
     model = model_of()
     model["model_info"]["params"]["flat_params"] = {"final_ctr_computation_mode": "Skip"}
-    assert read(model).ctrs is not None  # tables that are there count
+    assert read(model).ctrs is not None  # existing tables are used
     model["ctr_data"] = tables
     if tables is None:
         del model["ctr_data"]
@@ -220,7 +220,7 @@ def test_models_trained_without_final_ctrs_are_refused_by_name(tables: Document 
 
 @pytest.mark.parametrize("where", ["simple_ctrs", "combinations_ctrs", "per_feature_ctrs"])
 def test_tables_that_may_be_lost_are_refused(where: str) -> None:
-    """CatBoost's JSON names tables by type: of two with other borders between labels it keeps one."""
+    """CatBoost's JSON names tables by type: of two that differ in borders between labels it keeps one."""
     model = model_of()
     options = model["model_info"]["params"]["cat_feature_params"]
     two = [*options["simple_ctrs"], {"ctr_type": "Borders", "target_binarization": {"border_count": 1}}]
@@ -231,7 +231,7 @@ def test_tables_that_may_be_lost_are_refused(where: str) -> None:
     for ctr in counters["features_info"]["ctrs"]:
         ctr["ctr_type"] = "Counter"
     counters["ctr_data"] = model_of("Counter")["ctr_data"]
-    assert read(counters).ctrs is not None  # which count no labels
+    assert read(counters).ctrs is not None  # counters do not depend on labels
 
 
 def test_few_counts_make_no_end_of_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,12 +244,12 @@ def test_few_counts_make_no_end_of_statistics(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_several_tables_of_what_ctrs_count_by() -> None:
-    """A projection's CTRs of two types, which have met other categories: each has a value for the other's keys."""
+    """A projection's CTRs of two types that saw different categories: each has a value for the other's keys."""
     model, counter = model_of(), model_of("Counter")
     other = {**counter["features_info"]["ctrs"][0], "identifier": "counter", "borders": []}
     model["features_info"]["ctrs"].append(other)
     table = counter["ctr_data"]["of colour"]
-    model["ctr_data"]["counter"] = {**table, "hash_map": table["hash_map"][:4]}  # of red alone
+    model["ctr_data"]["counter"] = {**table, "hash_map": table["hash_map"][:4]}  # of red only
     model["model_info"]["params"]["cat_feature_params"]["simple_ctrs"] += [{"ctr_type": "Counter"}]
     ctrs = read(model).ctrs
     assert ctrs is not None and [p.values.shape for p in ctrs.projections] == [(3, 2), (3, 1)]

@@ -40,7 +40,7 @@ def hashed(texts: list[str]) -> list[Document]:
 
 
 def small_model() -> Document:
-    """Columns: a number, a category (blue, 12 or red), a number."""
+    """Three columns: a number, a category (blue, 12 or red), a number."""
     return {
         "features_info": {
             "float_features": [
@@ -102,7 +102,7 @@ def score(forest: Forest, X: Any) -> tuple[list[float], list[list[int]]]:
 
 def test_symmetric_trees() -> None:
     forest = read(small_model())
-    assert forest.feature_names == ("size", "colour", "")  # which a frame's column may be called
+    assert forest.feature_names == ("size", "colour", "")  # a frame's column may have this name
     assert forest.schema.categories == (None, ("blue", "12", 12), None)
     assert (forest.source, forest.objective, forest.n_outputs) == ("CatBoost 1.2", "RMSE", 1)
     nan = np.nan
@@ -347,7 +347,7 @@ def test_what_is_not_evaluated_is_refused_by_name(name: str) -> None:
 
 
 def test_a_probability_threshold_is_for_classes_alone(tmp_path: Path) -> None:
-    """A live model's, and a file's; what it is trained for is a probability all the same."""
+    """In live models and in files; the model's objective stays a probability."""
     catboost = pytest.importorskip("catboost")
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 3))

@@ -1,4 +1,4 @@
-"""Tables of category sets: rows say for each code what the nodes' own tests say."""
+"""Tables of category sets: for each code, the rows give the results of the nodes' own tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuqs.model import Model
 
 
 def check_tables(forest: Forest) -> None:
-    """Each row of each table against the nodes' own tests; all categorical columns are in one table."""
+    """Compare each row of each table with the nodes' own tests; each categorical column is in a table."""
     columns = find_columns(forest)
     found = columns.tables
     assert found.n_bytes == found.rows.nbytes + found.row_of_code.nbytes
@@ -32,7 +32,7 @@ def check_tables(forest: Forest) -> None:
         row_of_code = found.row_of_code[table["codes"] : table["codes"] + table["n_codes"]]
         assert set(row_of_code) | {n_rows - 2, n_rows - 1} == set(range(n_rows))
         bits = np.unpackbits(rows.view(np.uint8), axis=1, bitorder="little")[np.append(row_of_code, n_rows - 2)]
-        codes = np.append(np.arange(table["n_codes"]), 1e9)  # the last is no code
+        codes = np.append(np.arange(table["n_codes"]), 1e9)  # the last is not a valid code
         for bit, column in enumerate(members):
             assert columns.feature[column] == table["feature"]
             np.testing.assert_array_equal(bits[:, bit], ~goes_left(forest, node_of[column], codes))
@@ -71,7 +71,7 @@ def test_tables_may_take_some_times_what_the_sets_take(monkeypatch: pytest.Monke
 
 
 def test_many_codes_take_little_time_and_memory() -> None:
-    """Sixty-four sets of two million codes, half of which each holds."""
+    """Sixty-four sets over two million codes, each with half of them."""
     words = np.random.default_rng(0).integers(0, 1 << 32, 64 * 60_000, np.uint32)
     offsets, routing = np.arange(65) * 60_000, np.full(64, CATEGORICAL, np.uint8)
     tracemalloc.start()
@@ -86,7 +86,7 @@ def test_many_codes_take_little_time_and_memory() -> None:
 
 
 def test_many_features_of_categories() -> None:
-    """One set each: what is asked of each table must not grow with their number."""
+    """One set each: the work per table must not grow with the number of features."""
     n = 20_000
     none, routing = np.zeros(0, np.uint32), np.full(n, CATEGORICAL, np.uint8)
     made = category_tables.build_category_tables(np.arange(n, dtype=np.int32), routing, np.zeros(n + 1, np.int64), none)
@@ -96,7 +96,7 @@ def test_many_features_of_categories() -> None:
 @pytest.mark.parametrize("tables", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_codes_far_apart(tables: bool, dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With tables, and set by set where these would take too much."""
+    """With tables, and set by set if tables would take too much memory."""
     if not tables:
         monkeypatch.setattr(category_tables, "MAX_BYTES", 0)
         monkeypatch.setattr(category_tables, "TIMES_SETS", 0)

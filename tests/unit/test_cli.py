@@ -63,7 +63,7 @@ def test_lightgbms_own_example(lambdarank_data: Path, tmp_path: Path) -> None:
 
 
 def test_numbers_as_categories_are_named(tmp_path: Path) -> None:
-    """A CSV file does not tell that they are, nor does LightGBM's file."""
+    """Neither a CSV file nor LightGBM's file says that the numbers are categories."""
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     X = pandas.DataFrame({
@@ -129,7 +129,7 @@ def test_every_format_in_and_out(
 def test_xgboost_reads_svmlight_files_the_same_way(tmp_path: Path) -> None:
     xgboost = pytest.importorskip("xgboost")
     X, y, qid = mslr_like(2, 4)
-    sparse = np.where(X == 0, np.nan, X)  # what a file leaves out is missing
+    sparse = np.where(X == 0, np.nan, X)  # values that a file leaves out are missing
     booster = xgboost.train({"max_depth": 4}, xgboost.DMatrix(sparse, y), 8)
     booster.save_model(tmp_path / "model.json")
     data = write_svmlight(tmp_path / "documents.svm", X, y, qid)
@@ -374,7 +374,7 @@ def test_the_package_runs_as_a_module() -> None:
 
 @pytest.mark.parametrize("package", ["click", "rich"])
 def test_a_missing_extra_is_named(package: str) -> None:
-    # In a process of its own: `main` takes over signals and standard output, and leaves them to the process's end.
+    # In a separate process: `main` takes over signals and standard output until the process ends.
     code = f"import sys; sys.modules[{package!r}] = None; from gpuqs.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stdout == ""

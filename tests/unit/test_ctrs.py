@@ -58,7 +58,7 @@ def by_definition(ctrs: Ctrs, given: np.ndarray) -> np.ndarray:
 
 
 def made(rng: np.random.Generator, n_projections: int, n: int, n_keys: int) -> tuple[Ctrs, np.ndarray]:
-    """Columns 0 and 1 hold categories, 2 and 3 numbers; and documents of which training has met about half."""
+    """CTRs on columns 0 and 1 (categories), 2 and 3 (numbers), and documents, about half of them seen in training."""
     hashes = rng.integers(0, 1 << 32, 12)
     given = np.column_stack(
         [rng.choice(hashes, (n, 2)).astype(float), rng.choice([-1.5, 0.0, 0.25, 7.0, np.nan, np.inf, 1e300], (n, 2))]
@@ -92,7 +92,7 @@ def test_documents(seed: int, n_projections: int, n: int, n_keys: int) -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 64, 65, 600, 4096, 4097, 9000])
 def test_many_documents(n: int) -> None:
-    """By any number of threads, every place is filled."""
+    """Every element is filled, by any number of threads."""
     ctrs, rows = made(np.random.default_rng(n), 3, max(n, 1), 100)
     rows = np.asfortranarray(rows[:n])
     expected = by_definition(ctrs, rows)
@@ -106,7 +106,7 @@ def test_many_documents(n: int) -> None:
 
 
 def test_keys_with_the_same_upper_bits() -> None:
-    """Hundreds of them, where a few are compared at once; the keys that documents have are first, last and between."""
+    """Hundreds of such keys, though a few are compared at once; documents' keys are first, last and in between."""
     rng = np.random.default_rng(1)
     rows = np.column_stack([rng.integers(0, 1 << 32, 200).astype(float)])
     none = np.zeros((1, 1), np.float32)
@@ -120,7 +120,7 @@ def test_keys_with_the_same_upper_bits() -> None:
 
 
 def test_what_tables_tell_of_categories() -> None:
-    """Those of a column alone have keys of single hashes; all others join several things."""
+    """Only tables of a single column have single hashes as keys; the keys of all others combine several parts."""
     hashes = [0, 1, 2**31 - 1, 2**31, 2**32 - 1]
     none = np.zeros((1, 1), np.float32)
     shapes = [((0,), (), ()), ((1,), (), ()), ((0, 1), (), ()), ((0,), ((2, 0.0, False),), ())]
@@ -138,7 +138,7 @@ KEYS = np.array([3, 9], np.uint64)
 VALUES = np.zeros((3, 1), np.float32)
 @pytest.mark.parametrize(("most", "in_all"), [(0, 1 << 20), (400, 1 << 20), (1 << 20, 600)])
 def test_groups_take_bounded_memory(monkeypatch: pytest.MonkeyPatch, most: int, in_all: int) -> None:
-    """What they do not take is looked up by itself."""
+    """Projections that do not fit a group are looked up separately."""
     monkeypatch.setattr(ctr_groups, "MOST_BYTES", most)
     monkeypatch.setattr(ctr_groups, "MOST_IN_ALL", in_all)
     sizes = []
@@ -152,7 +152,7 @@ def test_groups_take_bounded_memory(monkeypatch: pytest.MonkeyPatch, most: int, 
 
 
 def test_many_tests() -> None:
-    """Of more than a group takes; and all outcomes of as many as it does."""
+    """A projection with more tests than a group allows, and all outcomes of one with exactly the limit."""
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.choice([5.0, 4e9, 2.0**31], 400), rng.normal(size=(400, 3))])
     none = np.zeros((1, 1), np.float32)
@@ -230,7 +230,7 @@ def test_hashes_of_objects() -> None:
     np.testing.assert_array_equal(ctr_hashes.object_hashes(np.array([*mixed, 0], object)[:-1]), plain)
     big = np.array([10**30, -(2**70)], object)
     np.testing.assert_array_equal(ctr_hashes.object_hashes(big), ctr_hashes.text_hashes([str(n) for n in big]))
-    for other in (None, 1.5, np.nan, True, np.int64(7), b"a", ["a"]):  # are looked at one by one
+    for other in (None, 1.5, np.nan, True, np.int64(7), b"a", ["a"]):  # these are examined one by one
         assert ctr_hashes.object_hashes(np.array(["a", other], object)) is None
     assert len(ctr_hashes.object_hashes(np.zeros(0, object))) == 0
 

@@ -123,7 +123,7 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(("room", "name"), [(1000, "model.txt"), (3 << 20, "documents.svm")])
 def test_no_room_for_a_file(tmp_path: Path, room: int, name: str) -> None:
-    """The old way left a part of it, and the other one."""
+    """A file that does not fit must not be left behind in part, nor the other file."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:

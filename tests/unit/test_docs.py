@@ -1,4 +1,4 @@
-"""What pages of docs/ and README name is there: files, folders, links, what make runs."""
+"""Everything that pages of docs/ and README name exists: files, folders, link targets, make targets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "benc
 ROOMS = ("gpuqs", "cpu_fallback", "cuda", "tests", "bench", "docs", ".ci")
 SUFFIXES = "py|pyi|pyx|pxd|pxi|c?pp|hpp|inl|cuh?|md|svg|toml|json"
 
-#: Every file and folder, with a slash before the names on its way.
+#: Path of every file and folder, with a leading slash.
 THERE = [f"/{path.relative_to(ROOT)}" for path in ROOT.glob("*.*")]
 THERE += [
     f"/{path.relative_to(ROOT)}" for room in ROOMS for path in (ROOT / room, *(ROOT / room).rglob("*")) if path.exists()
@@ -30,7 +30,7 @@ def text_of(page: Path) -> str:
 
 
 def paths_in(text: str) -> set[str]:
-    """What stands in backticks and looks like a file of ours, or a folder; NAME stands for any."""
+    """Text in backticks that looks like one of our files or folders; NAME stands for any name."""
     outside_blocks = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
     named = re.findall(rf"`((?:[\w.*-]+/)*[\w*-]+\.(?:{SUFFIXES})|(?:[\w.*-]+/)+)(?:::\w+)?`", outside_blocks)
     return {name.replace("NAME", "*") for name in named}
@@ -76,7 +76,7 @@ def test_readme_leads_to_every_page() -> None:
 
 
 def test_the_interface_of_engines_is_that_of_the_code() -> None:
-    """Each method that an engine writes, with its parameters in order."""
+    """The page lists each method that an engine must implement, with its parameters in order."""
     text = text_of(ROOT / "docs" / "adding-an-engine.md")
     told = dict(re.findall(r"^ *\| `(\w+)\((.*)\)` \|", text, re.M))
     for name, parameters in told.items():
@@ -95,7 +95,7 @@ def test_every_file_of_layouts_and_engines_is_told(room: str) -> None:
 
 
 def test_the_newcomers_answers() -> None:
-    """Each names a file that is there, and what to look for in it."""
+    """Each answer names an existing file and a string to look for in it."""
     rows = re.findall(r"^\| ([^|]*\?) \| `([^`]+)` \| `([^`]+)` \|", text_of(ROOT / "docs" / "architecture.md"), re.M)
     assert len(rows) == 12
     for question, path, name in rows:

@@ -1,4 +1,4 @@
-"""What every engine must show: the interface's signatures, and a place wherever engines are listed."""
+"""What every engine must have: the interface's signatures, and an entry wherever engines are listed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_engines_have_the_interfaces_signatures(name: str, method: str) -> None:
 
 @every_engine
 def test_engines_add_no_public_methods_of_their_own(name: str) -> None:
-    """What callers could only use of one engine by its name."""
+    """Such methods could only be used by callers that know the engine."""
     public = {n for n, member in inspect.getmembers(type(ENGINES[name]), inspect.isfunction) if not n.startswith("_")}
     assert public == INTERFACE.keys()
 
@@ -69,7 +69,7 @@ def test_engines_are_listed_everywhere(name: str) -> None:
 
 @every_engine
 def test_engines_are_in_the_conformance_tests(name: str) -> None:
-    """Every library's models are scored by the compiled engines, and by GPUs' on the emulated device."""
+    """Every library's models are scored by the compiled CPU engines, and by GPU engines on the emulated device."""
     assert name in {"reference", *agreement.COMPILED, *agreement.ON_GPU}
     uses = "COMPILED" if ENGINES[name].device == "cpu" else "ON_GPU"
     files = TESTS.glob("conformance/test_*.py") if uses == "COMPILED" else [TESTS / "cuda" / "test_sources.py"]
@@ -83,7 +83,7 @@ def test_costs_are_numbers_that_grow_or_are_not_known(name: str) -> None:
 
 
 def test_costs_are_those_of_the_machine_that_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the environment says meanwhile: choices are kept by the machine."""
+    """Costs do not depend on changes of the environment: choices are cached per machine."""
     machines = [Machine(isa, compiled) for isa in cpu_fallback.available_isas() for compiled in (False, True)]
     costs = {name: [ENGINES[name].cost(FOREST, 50, on) for on in machines] for name in ENGINES}
     for isa in cpu_fallback.available_isas():
@@ -102,7 +102,7 @@ def test_auto_reckons_with_cold_caches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 100, 2_000])
 def test_auto_takes_the_yardstick_of_no_usual_forest(n: int) -> None:
-    """Of constant models, too, and of none at all."""
+    """Also for constant models and models without trees."""
     rng = np.random.default_rng(2)
     for forest in (FOREST, random_forest(rng, n_trees=3, max_leaves=1), random_forest(rng, n_trees=0)):
         assert Model(forest).engine_for(n) != "reference"
@@ -111,25 +111,25 @@ def test_auto_takes_the_yardstick_of_no_usual_forest(n: int) -> None:
 def test_auto_takes_the_yardstick_where_no_other_engine_can_run_the_forest(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, engine in ENGINES.items():
         if name != "reference":
-            monkeypatch.setattr(type(engine), "supports", lambda self, forest: "it is too large")
+            monkeypatch.setattr(type(engine), "why_not", lambda self, forest: "it is too large")
     assert Model(FOREST).engine_for(10) == "reference"
 
 
 def test_costs_know_the_columns_that_are_tested() -> None:
     wide = dataclasses.replace(FOREST, n_features=FOREST.n_features + 5_000)
     for name, engine in ENGINES.items():
-        if engine.device == "cpu" and engine.supports(FOREST) is None:
+        if engine.device == "cpu" and engine.why_not(FOREST) is None:
             assert engine.cost(wide, 20) == engine.cost(FOREST, 20), name
 
 
 def forest_and_documents(name: str) -> tuple[Forest, np.ndarray]:
-    """What the engine can run."""
-    forest = FOREST if ENGINES[name].supports(FOREST) is None else OBLIVIOUS
+    """A forest that the engine can run, and documents."""
+    forest = FOREST if ENGINES[name].why_not(FOREST) is None else OBLIVIOUS
     return forest, probing_documents(np.random.default_rng(1), forest, 40)
 
 
 def device_for(name: str) -> Any:
-    """The host, or the emulated GPU."""
+    """The device to run on: the host, or the emulated GPU."""
     if ENGINES[name].device == "cpu":
         return "cpu"
     if shutil.which("g++") is None:

@@ -1,4 +1,4 @@
-"""docs/environment.md lists every variable of the environment that gpuqs reads, and no other."""
+"""docs/environment.md lists exactly the environment variables that gpuqs reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT.joinpath("docs", "environment.md").read_text(encoding="utf-8")
-#: What reads a variable: Python's and C's ways, and our own of Cython.
+#: Calls that read a variable: Python's, C's and our own in Cython.
 _READ = re.compile(r"""(?:environ\.get\(|environ\[|getenv\(|environment\()\s*(?:std::)?"(\w+)\"""")
 
 
@@ -17,7 +17,7 @@ def files(*rooms: str) -> list[Path]:
 
 
 def read_in(*rooms: str) -> set[str]:
-    """The variables that the code of some folders reads, by their names, and all that begin as ours do."""
+    """The variables that the code in some folders reads, including all names with our prefix."""
     found: set[str] = set()
     for path in files(*rooms):
         text = path.read_text(encoding="utf-8")
@@ -26,7 +26,7 @@ def read_in(*rooms: str) -> set[str]:
 
 
 def tables() -> list[set[str]]:
-    """What the page's two tables list: read while gpuqs runs, and in development."""
+    """The variables in the page's two tables: read at run time, and in development."""
     used, _, developing = PAGE.partition("for development alone:")
     return [set(re.findall(r"^\| `(\w+)` \|", text, re.M)) for text in (used, developing)]
 

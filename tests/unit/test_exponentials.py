@@ -1,4 +1,4 @@
-"""Exponentials that are made together: the C library's, bit for bit, whoever a document's neighbours are."""
+"""Vectorized exponentials equal the C library's bit for bit, whatever the neighbouring documents."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ TABLE = Path(__file__).parents[2] / "cuda" / "powers_of_two.cuh"
 
 
 def exp(x: np.ndarray) -> np.ndarray:
-    """By the link of that name, a document a number."""
+    """Exponentials by the link of that name, one number per document."""
     out = np.empty((len(x), 1), x.dtype)
     Link("exp", x.dtype, 1).apply(np.ascontiguousarray(x[:, None]), out, 1)
     return out[:, 0]
 
 
 def one_by_one(x: np.ndarray) -> np.ndarray:
-    """By the C library."""
+    """Exponentials by the C library."""
     library = ctypes.CDLL("libm.so.6")
     function, number = (library.expf, ctypes.c_float) if x.dtype == np.float32 else (library.exp, ctypes.c_double)
     function.restype, function.argtypes = number, [number]
@@ -37,7 +37,7 @@ def one_by_one(x: np.ndarray) -> np.ndarray:
 
 
 def assert_same_bits(got: np.ndarray, want: np.ndarray) -> None:
-    """NaNs are alike."""
+    """All NaNs count as equal."""
     bits = f"u{got.itemsize}"
     there = ~np.isnan(want)
     np.testing.assert_array_equal(np.isnan(got), ~there)
@@ -56,7 +56,7 @@ def test_numbers_of_all_magnitudes(scale: float, dtype: type) -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="asks libm.so.6, which is glibc's")
 def test_powers_of_two_and_what_lies_between_them(dtype: type) -> None:
-    """Exponents where the table's place changes, and where a number is rounded to it; ends; what is no number."""
+    """Exponents where the table index changes, and where rounding to it flips; the limits; NaN."""
     halves = np.arange(-512 * 185, 512 * 185, dtype=np.float64) * (math.log(2) / 256)
     halves = halves[np.abs(halves) < (88 if dtype == np.float32 else 512)].astype(dtype)[::5]
     ends = np.array([0.0, -0.0, 5e-324, 88.0, 88.72, 88.73, 103.9, 104.0, 512.0, 709.78, 709.79, 745.1, 745.2, np.inf])
@@ -64,7 +64,7 @@ def test_powers_of_two_and_what_lies_between_them(dtype: type) -> None:
     x = np.concatenate([halves, beside, ends_too])
     with np.errstate(over="ignore"):
         assert_same_bits(exp(x), one_by_one(x))
-    for each in (*ends, np.nan):  # alone
+    for each in (*ends, np.nan):  # one at a time
         x = np.array([each], dtype)
         assert_same_bits(exp(x), one_by_one(x))
 
@@ -97,7 +97,7 @@ def test_values_of_a_document_do_not_depend_on_its_neighbours(name: str, n_outpu
 
 @pytest.mark.skipif("GLIBC_TUNABLES" in os.environ, reason="it may forbid glibc what the processor has")
 def test_vectors_make_them_where_they_can() -> None:
-    """Were an operation not glibc's, or a constant, the check at loading would see it, and this test that it has."""
+    """If an operation or constant differed from glibc's, the check at load time would notice; this test checks that."""
     flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     library, version = platform.libc_ver()
     glibc = library == "glibc" and tuple(map(int, version.split("."))) >= (2, 28)

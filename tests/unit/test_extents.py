@@ -1,4 +1,4 @@
-"""Where arrays lie: asked of NumPy's, which says the same."""
+"""Memory extents of arrays agree with NumPy's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuqs.devices.extents import is_aligned, reach, shares_memory
 
 
 def drawn(rng: np.random.Generator, memory: np.ndarray, dtype: str) -> np.ndarray:
-    """Documents of any strides somewhere in memory, also in the midst of an element."""
+    """Documents with any strides anywhere in memory, even starting in the middle of an element."""
     shape = tuple(rng.integers(0 if rng.random() < 0.05 else 1, 6, 2).tolist())
     steps = rng.integers(-9, 10, 2) * rng.choice([1, 2, 4, 8])
     steps = np.where(rng.random(2) < 0.1, 0, steps)

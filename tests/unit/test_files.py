@@ -35,7 +35,7 @@ def fail_to_write(path: Path, data: bytes) -> None:
 
 
 def refuse_neighbours(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
-    """Have no file be made in any folder, as where one is read-only; the superuser knows no such folder."""
+    """Make creation of files fail in every folder, as in a read-only one; for the superuser no folder is read-only."""
     real = os.open
 
     def refused(path: str, flags: int, *more: int, **options: int) -> int:
@@ -100,7 +100,7 @@ def test_permissions_are_kept(tmp_path: Path, mode: int) -> None:
     path.chmod(mode)
     with replacing(path) as file:
         (temporary,) = tmp_path.glob(".gpuqs-*.part")
-        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600  # as private as the file may be
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600  # as private as the file can be
         file.write(b"x")
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
@@ -180,7 +180,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         write(tmp_path, b"x")
     with socket.socket(socket.AF_UNIX) as bound:
         here = os.getcwd()
-        os.chdir(tmp_path)  # names of sockets are short
+        os.chdir(tmp_path)  # socket paths must be short
         try:
             bound.bind("socket")
         finally:
@@ -199,7 +199,7 @@ def test_a_writable_file_in_a_folder_that_is_not(tmp_path: Path, monkeypatch: py
     assert path.read_bytes() == b"old, and much longer than the new one"
     write(path, b"new")
     assert path.read_bytes() == b"new" and path.stat().st_ino == inode
-    with pytest.raises(OSError, match="other") as caught:  # a new file cannot be
+    with pytest.raises(OSError, match="other") as caught:  # a new file cannot be created
         write(tmp_path / "other", b"x")
     assert caught.value.errno == error
     assert os.listdir(tmp_path) == ["out"]
@@ -220,7 +220,7 @@ def test_a_file_that_cannot_be_renamed_over(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="room cannot be asked for here")
 def test_no_room_where_a_file_must_be_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int, offset: int, size: int) -> None:
-        os.pwrite(descriptor, b"\0", size - 1)  # as far as it came
+        os.pwrite(descriptor, b"\0", size - 1)  # up to where it got
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     path = tmp_path / "out"
@@ -262,7 +262,7 @@ def test_a_signal_while_a_file_is_overwritten(tmp_path: Path, monkeypatch: pytes
 def test_an_error_in_the_middle_of_overwriting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: set[int]
 ) -> None:
-    """Copied are the old content aside, the new one over it, and the old one back."""
+    """There are three copies: the old content aside, the new content over it, and the old content back."""
     calls: list[int] = []
 
     def fails(source: BinaryIO, target: BinaryIO, size: int) -> None:
@@ -290,7 +290,7 @@ def test_an_error_in_the_middle_of_overwriting(
 def test_an_interrupt_at_any_step_leaves_nothing_open(
     at_all: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever Python has done of a line when it comes."""
+    """At whatever point within a line the interrupt comes."""
     path = Path(os.devnull) if at_all == "a device" else tmp_path / "out"
     if at_all in ("over an old one", "no neighbour"):
         path.write_bytes(b"old")
@@ -303,17 +303,17 @@ def test_an_interrupt_at_any_step_leaves_nothing_open(
         if frame.f_globals["__name__"] not in ("gpuqs.files", "gpuqs.streams"):
             return None
         frame.f_trace_opcodes = True
-        if event == "opcode" and signal.getsignal(signal.SIGINT) is handler:  # else it is held back
+        if event == "opcode" and signal.getsignal(signal.SIGINT) is handler:  # otherwise it is held back
             steps += 1
             if steps == at:
                 raise KeyboardInterrupt
         return interrupt
 
     def n_open() -> int:
-        """Descriptors of what is written; other libraries' threads may have theirs meanwhile."""
+        """Number of open descriptors of the written files; threads of other libraries may open their own meanwhile."""
         links = []
         for descriptor in os.listdir("/proc/self/fd"):
-            with suppress(FileNotFoundError):  # that of the listing
+            with suppress(FileNotFoundError):  # the descriptor of the listing itself
                 links.append(os.readlink(f"/proc/self/fd/{descriptor}"))
         return sum(link.startswith((str(tmp_path), os.devnull)) for link in links)
 
@@ -458,7 +458,7 @@ def test_what_cannot_be_sought_is_not_read_into_pages() -> None:
 
 @pytest.mark.parametrize("ask", ["f.read()", "f.read(1000)", "b''.join(iter(f.readline, b''))", "f.raw.readall()"])
 def test_a_terminal_is_asked_for_its_end_once(ask: str) -> None:
-    """Whoever reads looks again behind the end; a terminal would wait there for another Ctrl-D."""
+    """Readers try to read again after the end; a terminal would then wait for another Ctrl-D."""
     pty = pytest.importorskip("pty")
     ours, its = pty.openpty()
     code = f"import io; from gpuqs.streams import Input; f = io.BufferedReader(Input(0)); print({ask}, f.read(9))"

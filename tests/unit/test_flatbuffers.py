@@ -1,4 +1,4 @@
-"""Tables of FlatBuffers: what builders write is read, and what lies outside, or is read too often, is refused."""
+"""FlatBuffers tables: what builders write is read; parts outside the file, or read too often, are refused."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gpuqs.formats.flatbuffers import Table
 
 
 def root() -> bytes:
-    """A table: field 0 is a number, 1 absent, 2 a text, 3 a vector of doubles, 4 of two tables, 5 its first."""
+    """A table: field 0 is a number, 1 absent, 2 a string, 3 a vector of doubles, 4 one of two tables, 5 its first."""
     vtable = struct.pack("<8H", 16, 24, 4, 0, 8, 12, 16, 20)
     text = "grün".encode()
-    # Places: 4 vtable, 20 the table, 44 text, 56 vector, 76 vector of tables, 88 vtable of these, 96 and 104 these.
+    # Offsets: 4 vtable, 20 table, 44 string, 56 vector, 76 vector of tables, 88 their vtable, 96 and 104 the tables.
     body = struct.pack("<I", 20) + vtable
     body += struct.pack("<iiIIII", 16, 7, 44 - 28, 56 - 32, 76 - 36, 96 - 40)
     body += struct.pack("<I", len(text)) + text + bytes(12 - 4 - len(text))

@@ -1,4 +1,4 @@
-"""Callers that round otherwise, flush denormals or have NumPy raise get the same bits, and leave none to others."""
+"""Callers with other rounding, flushed denormals or raising NumPy get the same bits; later callers are unaffected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpuqs.verify import verify
 
 HERE = Path(__file__).parent
 C = ctypes.CDLL(None)
-#: Bytes of a `fenv_t` and more; where it has the mode, and the bits to set there: up, toward zero, denormals flushed.
+#: At least the bytes of a `fenv_t`; the mode's offset in it, and its bits for up, toward zero, flushed denormals.
 ENVIRONMENT = 512
 MODES: dict[str, tuple[int, dict[str, int]]] = {
     "x86_64": (28, {"up": 0x4000, "toward zero": 0x6000, "flushed": 0x8040}),
@@ -55,7 +55,7 @@ def mode(name: str) -> Iterator[None]:
 
 
 def is_on(name: str) -> bool:
-    """By what additions give: 1 + 2^-60, 2^-1074 + 0, and -1 - 2^-60."""
+    """Whether the mode is on, by the results of additions: 1 + 2^-60, 2^-1074 + 0, and -1 - 2^-60."""
     one, small, least = np.ones(1), np.full(1, 2.0**-60), np.full(1, 2.0**-1073)
     return {"up": (one + small)[0] > 1, "toward zero": (one - small)[0] < 1, "flushed": (least * one)[0] == 0}[name]
 
@@ -103,7 +103,7 @@ def test_scores_have_the_same_bits(name: str) -> None:
     with mode(name):
         first, later = answers(model), answers(used)
     assert first == want and later == want
-    assert answers(model) == want  # what was made meanwhile is as ever
+    assert answers(model) == want  # what was built in that mode is as usual
 
 
 @pytest.mark.parametrize("name", BITS)
@@ -131,7 +131,7 @@ def test_models_are_read_as_ever(name: str, library: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", BITS)
 def test_threads_do_not_inherit_it(name: str) -> None:
-    """The pool's are started by the first call that wants them, of whatever kind, and serve all others."""
+    """Pool threads are started by the first call that needs them, in whatever mode, and serve all later calls."""
     script = (
         f"import sys; sys.path[:0] = [{str(HERE)!r}, {str(HERE.parent)!r}]\n"
         "import threading; from test_float_mode import FOREST, Model, X, mode\n"
@@ -199,7 +199,7 @@ def test_numpy_that_raises(tmp_path: Path) -> None:
     assert certificate.ok
     softmax = random_forest(np.random.default_rng(1), n_outputs=3, link="softmax", source="scikit-learn 1.6")
     documents = probing_documents(np.random.default_rng(2), softmax, 100)
-    for times in np.geomspace(10, 1e4, 40):  # exponentials that get denormal, or where they are divided
+    for times in np.geomspace(10, 1e4, 40):  # exponentials that become denormal, alone or after the division
         far = Model(replace(softmax, leaf_value=softmax.leaf_value * times))
         with np.errstate(all="raise"):
             np.testing.assert_array_equal(far.predict(documents), far.predict(documents, engine=far.engine_for(100)))
@@ -208,7 +208,7 @@ def test_numpy_that_raises(tmp_path: Path) -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="FE_UPWARD has another number here")
 @pytest.mark.parametrize("rounding", [0, 0x800, 0xC00], ids=["nearest", "up", "toward zero"])
 def test_what_is_made_on_import(rounding: int) -> None:
-    """The powers of CatBoost's exponential, whoever imports first."""
+    """The table of powers for CatBoost's exponential, whatever the mode of the first importer."""
     script = (
         f"import sys; sys.path[:0] = [{str(HERE.parent)!r}]\n"
         "import ctypes, numpy as np; C = ctypes.CDLL('libm.so.6')\n"

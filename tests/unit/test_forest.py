@@ -1,4 +1,4 @@
-"""Forest: what is refused, with the place named; immutability; ranges of trees."""
+"""Forest: invalid fields are refused with their place; immutability; ranges of trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuqs.schema import Schema
 
 
 def two_trees(**changes: object) -> Forest:
-    """Tree 0 is one leaf; tree 1 has nodes 0 (features 0), 1 and 2 below it, and leaves 0 to 3."""
+    """Tree 0 is a single leaf; tree 1 has node 0 (feature 0), nodes 1 and 2 below it, and leaves 0 to 3."""
     fields: dict[str, object] = {
         "n_features": 3,
         "node_offsets": np.array([0, 0, 3]),
@@ -157,7 +157,7 @@ def test_a_cycle_that_no_root_reaches_is_found_in_any_tree() -> None:
     sound = random_forest(np.random.default_rng(0), n_trees=4, max_leaves=20, shape="complete")
     left, right = sound.left.copy(), sound.right.copy()
     at = int(sound.node_offsets[2])
-    # The root takes a leaf for its left child; the subtree of node 1 then hangs from one of its own leaves.
+    # The root gets a leaf as its left child; the subtree of node 1 then hangs from one of its own leaves.
     below = 1
     while left[at + below] >= 0:
         below = int(left[at + below])
@@ -178,7 +178,7 @@ def test_a_long_cycle_is_refused_in_time() -> None:
     n = 200_000
     nodes = np.arange(n, dtype=np.int32)
     right = nodes + 1
-    right[0], right[-1] = ~n, 1  # nodes 1 ... n - 1 run in a circle
+    right[0], right[-1] = ~n, 1  # nodes 1 ... n - 1 form a cycle
     began = time.process_time()
     with pytest.raises(ModelFormatError, match="cycle"):
         replace(chain(3), node_offsets=np.array([0, n]), leaf_offsets=np.array([0, n + 1]),
@@ -224,7 +224,7 @@ def test_arrays_cannot_be_written() -> None:
 def test_the_callers_arrays_cannot_reach_in() -> None:
     threshold = np.array([0.5, -1.0, 2.0])
     forest = two_trees(threshold=threshold)
-    with contextlib.suppress(ValueError):  # the caller's own array was frozen: as good
+    with contextlib.suppress(ValueError):  # the caller's own array was frozen, which is fine, too
         threshold[0] = np.nan
     assert forest.threshold[0] == 0.5
 

@@ -50,7 +50,7 @@ def test_the_docstring_says_the_same(name: str) -> None:
 
 
 def test_an_array_stands_below_those_that_it_needs() -> None:
-    """Offsets before the items that they divide: ranges of trees are cut in the table's order."""
+    """Offsets come before the arrays that they divide, since ranges of trees are cut in the table's order."""
     seen = {"tree", "output", "iteration"}
     for name, of in ARRAYS.items():
         if of.offsets_into is not None:

@@ -1,4 +1,4 @@
-"""Forked children score with threads, at the parent's bits, whatever the parent's threads were doing."""
+"""Forked children score with threads and get the parent's bits, whatever the parent's threads were doing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_children_score(scene: str) -> None:
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed: once it is imported there is no lock")
 def test_explaining_without_cupy_takes_no_lock_that_a_child_would_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module that is missing is looked for each time; `import` would do so under a lock of its own."""
+    """A missing module is searched for each time; `import` would hold a module lock during the search."""
     held: list[bool] = []
 
     class Watcher:
@@ -99,19 +99,19 @@ def test_a_load_that_begins_while_another_ends_is_remembered(monkeypatch: pytest
         def enable() -> None:
             gc.enable()
             monkeypatch.setattr(forks, "gc", gc)
-            beginning.__enter__()  # in another thread, before the one that ends has said so
+            beginning.__enter__()  # another thread begins before the ending one is recorded
 
     monkeypatch.setattr(forks, "gc", Collector)
     ending.__enter__()
     ending.__exit__(None, None, None)
     assert not gc.isenabled()
-    forks._renew()  # as in a child that is forked now
+    forks._renew()  # as in a child forked at this point
     assert gc.isenabled()
     beginning.__exit__(None, None, None)
 
 
 def test_nothing_compiled_is_made_by_its_first_caller() -> None:
-    """C++ locks what a function makes when it is first called: a child that is forked meanwhile waits for ever."""
+    """C++ initializes function-local statics under a lock: a child forked meanwhile would wait forever."""
     folder = Path(__file__).parents[2] / "cpu_fallback"
     sources = [path for path in folder.rglob("*") if path.suffix in (".cpp", ".hpp", ".inl")]
     made = re.compile(r"^\s+static (?!constexpr|std::atomic)[^(;]*[={]", re.MULTILINE)

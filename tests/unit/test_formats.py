@@ -1,4 +1,4 @@
-"""Finding a model's format by what it holds."""
+"""Finding a model's format by its content."""
 
 from __future__ import annotations
 

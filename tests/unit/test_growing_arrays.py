@@ -1,4 +1,4 @@
-"""Arrays that grow, and tables of nodes that are divided into nodes and leaves."""
+"""Growing arrays, and tables of nodes that are split into inner nodes and leaves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_whole_numbers_that_do_not_fit_are_refused() -> None:
 
 
 def by_definition(table: NodeTable, tree: int) -> dict[str, list[object]]:
-    """One tree's nodes and leaves as a Forest has them."""
+    """One tree's nodes and leaves as a Forest stores them."""
     nodes = range(*table.bounds[tree : tree + 2].tolist())
     inner, leaves = ([i for i in nodes if bool(table.leaf[i]) == leaf] for leaf in (False, True))
     number = {i: k for k, i in enumerate(inner)} | {i: ~k for k, i in enumerate(leaves)}
@@ -46,7 +46,7 @@ def by_definition(table: NodeTable, tree: int) -> dict[str, list[object]]:
 
 
 def made_up_table(rng: np.random.Generator, sizes: list[int], width: int, step: int) -> NodeTable:
-    """Nodes whose children are any of their tree's; every ``step``-th of what lies in memory."""
+    """Nodes whose children are random nodes of their tree; arrays are strided, with every ``step``-th item used."""
     n = sum(sizes)
     size = np.repeat(sizes, sizes)
     child = [np.repeat((rng.random(n) * size).astype(np.int64), step)[::step] for _ in range(2)]

@@ -16,7 +16,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "gpuqs"
 
-#: The rooms, lowest first; what stands in one line knows nothing of its neighbours.
+#: The rooms, lowest first; rooms in the same line do not import each other.
 LEVELS = [
     {"cpu_fallback", "errors", "cache_lines", "kept", "version"},
     {"forks", "streams", "text_hashes", "ctr_groups"},
@@ -55,7 +55,7 @@ def room_of(module: str) -> str:
 
 
 def imports(tree: ast.AST, when_called: bool = True) -> Iterator[str]:
-    """Names of what is imported, but for types alone; with or without what functions import when they are called."""
+    """Names of imports, except those only for types; with or without imports inside functions."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             yield from imports(ast.Module(node.orelse, []), when_called)
@@ -132,7 +132,7 @@ def test_upward_imports_are_seen(module: str, source: str, seen: list[str]) -> N
 
 
 def test_no_other_module_is_shadowed() -> None:
-    """What Python finds under other names than gpuqs is somebody else's: arrow and sparse are packages."""
+    """Compiled modules occupy only names below gpuqs: names such as arrow and sparse belong to other packages."""
     code = """
 import importlib, pkgutil, sys
 import gpuqs.cpu_fallback as compiled

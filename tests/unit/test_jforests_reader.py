@@ -1,4 +1,4 @@
-"""Jforests XML: what its elements mean, and damaged or hostile files refused by tree and field."""
+"""Jforests XML: the meaning of its elements; damaged or hostile files are refused by tree and field."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MODEL = """<Ensemble>
 
 
 def walked(text: str, row: list[float]) -> float:
-    """Jforests' score of a vector of features, straight from the file."""
+    """Jforests' score of a feature vector, computed directly from the file."""
     total = 0.0
     for tree in re.findall(r"<Tree.*?</Tree>", re.sub("<Later>.*</Later>", "", text), re.DOTALL):
         lists = {name: words.split() for name, words in re.findall(r"<(\w+)>([^<]*)</", tree)}
@@ -103,7 +103,7 @@ def test_real_model() -> None:
 
 @st.composite
 def models(draw: st.DrawFn) -> str:
-    """Files of trees that grew by splitting one leaf after another, as Jforests grows them."""
+    """Files with trees grown by splitting leaf after leaf, as Jforests does."""
     numbers = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.just(5e-324)).map(repr)
     trees = []
     for _ in range(draw(st.integers(1, 4))):

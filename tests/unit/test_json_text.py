@@ -1,4 +1,4 @@
-"""JSON text of models: what the compiled decoder reads is what Python's ``json`` reads; the rest it leaves to that."""
+"""JSON text of models: the compiled decoder reads the same as Python's ``json``, and leaves other texts to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ARRAYS = frozenset("ab")
 
 
 def as_json(value: Any) -> Any:
-    """What `decode` gave, as ``json`` would: arrays as lists, but for the types of their numbers."""
+    """Convert the result of `decode` to ``json``'s form: arrays become lists; types of their numbers may differ."""
     if isinstance(value, np.ndarray):
         assert value.dtype in (np.int64, np.float64) and value.ndim == 1 and len(value)
         return value.tolist()
@@ -31,7 +31,7 @@ def as_json(value: Any) -> Any:
 
 
 def same(got: Any, expected: Any) -> bool:
-    """Alike in every bit and type, but that an array's numbers are all floats if one is."""
+    """Equal in every bit and type, except that an array's numbers are all floats if one is."""
     if isinstance(expected, dict):
         return list(got) == list(expected) and all(same(got[key], expected[key]) for key in expected)
     if isinstance(expected, list):
@@ -44,7 +44,7 @@ def same(got: Any, expected: Any) -> bool:
 
 
 def agrees(text: bytes) -> bool:
-    """Whether `decode` reads a text; then as ``json`` does, once with arrays and once without."""
+    """Whether `decode` reads a text; if so, assert that it reads as ``json`` does, with arrays and without."""
     try:
         found = [decode(text, None, keys) for keys in (ARRAYS, ())]
     except Odd:
@@ -116,7 +116,7 @@ def test_bytes_that_are_no_utf8() -> None:
 
 
 def nearest_single(exact: Fraction) -> np.float32:
-    """By whole numbers alone; halfway, that with an even last bit."""
+    """The nearest float32, by integer arithmetic only; ties go to the even last bit."""
     exponent = max(-149, (abs(exact.numerator) // exact.denominator).bit_length() - 24)
     while abs(exact) < Fraction(2) ** (exponent + 23) and exponent > -149:
         exponent -= 1
@@ -154,14 +154,14 @@ def test_floats_far_from_halfway_are_as_ever(text: str) -> None:
 
 @given(st.text('{}[]",:0123456789.eE+-truefalsn \n\\ab', max_size=30))
 @example('{"a":[1e5,2]}')
-@example("1" * 5_000)  # more digits than some Pythons make a number of
+@example("1" * 5_000)  # more digits than some Pythons convert to a number
 def test_any_text(text: str) -> None:
     agrees(text.encode())
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**70), 2**70), min_size=1), st.data())
 def test_any_numbers(values: list[Any], data: st.DataObject) -> None:
-    """However they are spelled: shortest, with many digits, in float32's digits."""
+    """In any spelling: shortest, with many digits, with float32's digits."""
     spellings = [repr, "{:.17g}".format, "{:.9E}".format, "{:.30e}".format]
     spell: Callable[[Any], str] = data.draw(st.sampled_from(spellings))
     text = f'{{"a": [{", ".join(map(spell, values))}]}}'

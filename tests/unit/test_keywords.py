@@ -93,6 +93,7 @@ def test_the_same_said_twice_is_no_contradiction() -> None:
         ({"pred_leaf": None}, "pred_leaf must be True or False, not None"),
         ({"pred_contrib": 2}, "pred_contrib must be True or False, not 2"),
         ({"output": ["raw"]}, r"output must be one of .*, not \['raw'\]"),
+        ({"output": 100}, "output must be one of .*, not 100; numbers of iterations go by name, such as num_it"),
         ({"output": None, "pred_leaf": True}, "output must be one of .*, not None"),
         ({"trees": slice(0.0, 2.0)}, "each end of trees must be a whole number, not 0.0"),
         ({"trees": slice(0, "2")}, "each end of trees must be a whole number, not '2'"),

@@ -1,4 +1,4 @@
-"""Rows and programs of GPUs, run in NumPy, end every document at the leaf where a walk ends."""
+"""The GPU's rows and programs, run in NumPy, lead every document to the exit leaf of a walk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gpuqs.layout.steps import (
 
 
 def ranked(forest: Forest, ranks: RankTables, column: int, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks on a column, and which of the values are missing."""
+    """Ranks of documents in a column, and which of the values are missing."""
     columns = ranks.columns
     x = documents[:, columns.feature[column]].astype(np.float64)
     missing = np.isnan(x)
@@ -45,7 +45,7 @@ def ranked(forest: Forest, ranks: RankTables, column: int, documents: np.ndarray
 
 
 def decoded(forest: Forest, layout: RowLayout, block: int, documents: np.ndarray) -> np.ndarray:
-    """The rows of a tree block, bool [row, document]."""
+    """The decoded rows of a tree block, bool [row, document]."""
     rows = np.zeros((layout.n_rows, len(documents)), bool)
     planes = layout.ranks.plane_offsets.tolist()
     for segment in layout.segments[layout.block_segments[block] : layout.block_segments[block + 1]]:
@@ -62,7 +62,7 @@ def decoded(forest: Forest, layout: RowLayout, block: int, documents: np.ndarray
 
 
 def run_slots(programs: SlotPrograms, n_planes: int, tree: int, rows: np.ndarray) -> np.ndarray:
-    """Planes of leaf numbers that a tree's program gives."""
+    """Planes of leaf numbers that a tree's slot program computes."""
     n_slots = programs.n_slots
     slots = np.zeros((n_slots + n_planes, rows.shape[1]), bool)
     slots[FIRST_SLOT:n_slots] = np.random.default_rng(0).random(slots[FIRST_SLOT:n_slots].shape) < 0.5
@@ -76,8 +76,8 @@ def run_slots(programs: SlotPrograms, n_planes: int, tree: int, rows: np.ndarray
 
 
 def run_steps(programs: StepPrograms, n_planes: int, tree: int, rows: np.ndarray) -> np.ndarray:
-    """As `run_slots`; pages end where they say so. The last step needs no pop."""
-    planes = np.zeros((max(n_planes, 3) + 1, rows.shape[1]), bool)  # a group of eight steps enters four
+    """As `run_slots`, for steps; a flag ends each page. The last step needs no pop."""
+    planes = np.zeros((max(n_planes, 3) + 1, rows.shape[1]), bool)  # a group of eight steps updates up to four planes
     a, top, stack, j = np.ones(rows.shape[1], bool), np.zeros(rows.shape[1], bool), [], 0
     first, end = programs.tree_pages[tree : tree + 2]
     for number in range(first, end):
@@ -107,7 +107,7 @@ def run_steps(programs: StepPrograms, n_planes: int, tree: int, rows: np.ndarray
 
 
 def run(layout: RowLayout, tree: int, rows: np.ndarray) -> np.ndarray:
-    """Leaf numbers that a tree's program gives."""
+    """Leaf numbers that a tree's program computes."""
     if isinstance(layout.programs, SlotPrograms):
         planes = run_slots(layout.programs, layout.n_planes, tree, rows)
     else:
@@ -116,7 +116,7 @@ def run(layout: RowLayout, tree: int, rows: np.ndarray) -> np.ndarray:
 
 
 def check(forest: Forest, documents: np.ndarray, max_predicates: int = 1 << 16) -> RowLayout:
-    """Check both programs; returns the layout with the steps, as far as there are any."""
+    """Check both kinds of programs; return the default layout, with steps if they are possible."""
     slots = build_rows(forest, build_ranks(forest), max_predicates, "slots")
     assert isinstance(slots.programs, SlotPrograms)
     assert (np.diff(slots.programs.node_offsets) % NODES_TOGETHER == 0).all()
@@ -167,7 +167,7 @@ def test_tree_blocks_have_rows_of_their_own() -> None:
 
 
 def test_children_change_places_where_most_nodes_of_a_predicate_want_it() -> None:
-    """A node with a single leaf below has it on its left more often than the forest does."""
+    """Predicates are negated so that, for most of their nodes, a child that is a single leaf is the left one."""
     rng = np.random.default_rng(3)
     forest = random_forest(rng, n_trees=100, max_leaves=30, n_features=4)
     layout = check(forest, probing_documents(rng, forest, 5))
@@ -188,7 +188,7 @@ def test_few_slots_do(shape: str, most: int) -> None:
 
 @pytest.mark.parametrize(("leaves", "steps"), [(MAX_DEPTH + 2, True), (MAX_DEPTH + 3, False), (300, False)])
 def test_stacks_that_are_too_deep_make_slots(leaves: int, steps: bool) -> None:
-    """A chain to the right and one to the left with the same tests, of which no polarity likes both."""
+    """A right chain and a left chain with the same tests, so that no polarity suits both."""
     rng = np.random.default_rng(6)
     chain = random_forest(rng, n_trees=2, max_leaves=leaves, shape="chain", n_thresholds=900, n_features=3)
     first, second = slice(0, leaves - 1), slice(leaves - 1, None)

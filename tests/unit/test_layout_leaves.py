@@ -18,7 +18,7 @@ from gpuqs.layout.leaves import FIXED_POINT_LIMIT, leaf_values, number_leaves
 def leaves_in_order(
     forest: Forest, tree: int, child: int, ranges: dict[int, tuple[int, int, int]], at: int
 ) -> list[int]:
-    """Leaves under ``child``, left to right, where ``at`` leaves lie left of it; notes each node's ranges."""
+    """Leaves below ``child``, left to right, with ``at`` leaves to its left; records each node's ranges."""
     if child < 0:
         return [~child]
     node = int(forest.node_offsets[tree]) + child
@@ -69,7 +69,7 @@ def test_exact_values_are_the_leaves_weighted_in_the_sums_type(sum_dtype: str, w
 
 
 def sharing(n_vectors: int, max_leaves: int = 65, n_outputs: int = 80, **fields: object) -> Forest:
-    """Leaves of so many vectors, in which zeros of either sign occur."""
+    """A forest whose leaves use ``n_vectors`` distinct vectors, with zeros of either sign."""
     rng = np.random.default_rng(3)
     forest = random_forest(
         rng, n_trees=9, max_leaves=max_leaves, shape="complete", n_outputs=n_outputs, vector_leaves=True, **fields

@@ -32,7 +32,7 @@ def ones(n_bits: int) -> int:
 
 
 def cleared_by_node(forest: Forest, layout: WordLayout, bits: int) -> dict[tuple[int, int, float], int]:
-    """Leaves of each tree that tests of a column and a threshold clear, by definition."""
+    """By definition: the leaves of each tree that its tests of a column and threshold clear."""
     words = words_per_tree(forest, bits)
     cleared: dict[tuple[int, int, float], int] = defaultdict(int)
     for node in range(forest.n_nodes):
@@ -45,7 +45,7 @@ def cleared_by_node(forest: Forest, layout: WordLayout, bits: int) -> dict[tuple
 
 
 def cleared_by_tuple(forest: Forest, layout: WordLayout, bits: int) -> dict[tuple[int, int, float], int]:
-    """The same as the layout has it; every tuple must clear leaves that no other of its key does."""
+    """The same from the layout; every tuple must clear leaves that no other tuple of its key clears."""
     words = words_per_tree(forest, bits)
     cleared: dict[tuple[int, int, float], int] = defaultdict(int)
     offsets, tests = layout.tests.offsets, layout.tests
@@ -75,7 +75,7 @@ def test_masks_clear_the_left_subtrees(shape: str, bits: int) -> None:
 
 
 def test_one_word_a_tree_is_the_papers_layout() -> None:
-    """But for tests of one tree, column and threshold, which are one here, and the order inside a threshold."""
+    """Except that tests of the same tree, column and threshold are merged, and for the order within a threshold."""
     forest = random_forest(np.random.default_rng(2), n_trees=25, max_leaves=64)
     paper = build_quickscorer(forest, 10, 64)
     words = build_word_tuples(forest, paper.block_offsets, 64)
@@ -105,7 +105,7 @@ def test_neighbouring_tuples_of_a_threshold_lie_in_different_banks() -> None:
     assert max(map(len, groups)) > 64
     for slots in groups:
         bank = slots.astype(int) % 32
-        rounds = np.split(bank, np.flatnonzero(np.diff(bank) <= 0) + 1)  # each rises: no bank comes twice
+        rounds = np.split(bank, np.flatnonzero(np.diff(bank) <= 0) + 1)  # banks ascend in each: none repeats
         assert len(rounds) == np.bincount(bank).max()
 
 

@@ -85,7 +85,7 @@ def test_thresholds_stand_beside_their_tests(case: tuple) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_algorithm_over_the_arrays_finds_the_exit_leaves(case: tuple) -> None:
-    """Algorithm 1 of QuickScorer, in Python over what was laid out, against a walk from the root."""
+    """QuickScorer's Algorithm 1, run in Python on the layout, against a walk from the root."""
     forest, layout = lay_out(*case)
     bits, ranges = case[4], number_leaves(forest)
     for x in probing_documents(np.random.default_rng(1), forest, 12):

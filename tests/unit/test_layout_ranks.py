@@ -27,7 +27,7 @@ from gpuqs.layout.ranks import (
 
 
 def searched_ranks(tables: RankTables, column: int, x: np.ndarray, most_levels: int = MOST_LEVELS) -> np.ndarray:
-    """What the documented search gives float32 values, with up to so many levels looked up by themselves."""
+    """Ranks of float32 values by the documented search, with at most ``most_levels`` binary levels."""
     n_bits = int(tables.n_bits[column])
     of_rows = -(-max(n_bits - most_levels, 0) // 3) * 3
     at = int(tables.level_offsets[column])
@@ -50,7 +50,7 @@ def searched_ranks(tables: RankTables, column: int, x: np.ndarray, most_levels: 
 
 
 def around(threshold: np.ndarray, dtype: type) -> np.ndarray:
-    """Every threshold in ``dtype``, its neighbours, and values far from all."""
+    """Every threshold in ``dtype``, its neighbours, and values far from all thresholds."""
     with np.errstate(over="ignore"):
         t = np.unique(np.asarray(threshold, np.float64).astype(dtype))
         near = [t, np.nextafter(t, dtype(np.inf)), np.nextafter(t, dtype(-np.inf))]
@@ -94,7 +94,7 @@ def test_float32_values_are_ranked_without_loss(thresholds: list[float], values:
 @example([-np.inf, np.inf, 0.0, -0.0], [])
 @example([5e-324, -5e-324, 0.0, 1e-45], [1e-320])
 def test_float64_values_are_ranked_without_loss(thresholds: list[float], values: list[float]) -> None:
-    """The largest float32 not above a value gives its rank, but for thresholds of the same float32."""
+    """The largest float32 not above a value gives its rank, unless thresholds round to the same float32."""
     forest = forest_of_stumps(np.array(thresholds), np.random.default_rng(0))
     tables = build_ranks(forest)
     x = np.concatenate([around(forest.threshold, np.float64), values])
@@ -131,7 +131,7 @@ def test_every_number_of_thresholds(n: int) -> None:
 
 
 def descended_ranks(table: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """What a column's level tables give values of their type."""
+    """Ranks by a column's level tables, for values of their type."""
     n_bits = len(table).bit_length()
     assert len(table) == (1 << n_bits) - 1
     answers, rank = np.zeros(len(x), np.int64), np.zeros(len(x), np.int64)
@@ -204,7 +204,7 @@ def test_no_nodes() -> None:
 @pytest.mark.parametrize("kind", ["alike", "distinct", "columns", "float32"])
 @pytest.mark.parametrize("n", [100, 40_000, 300_000])
 def test_distinct_tests_are_counted(n: int, kind: str) -> None:
-    """Those of many nodes about: hashes tell them apart, whatever bits thresholds have in common."""
+    """Counts for many nodes: hashes distinguish tests, whatever bits their thresholds share."""
     rng = np.random.default_rng(n)
     threshold = {
         "alike": rng.integers(0, 255, n) / 8,

@@ -1,4 +1,4 @@
-"""The items of `rankwalk`, walked in Python, and its tests, asked there, end where the forest's definition says."""
+"""The items of `rankwalk`, walked in Python, and its tests, evaluated in Python, give the defined exit leaves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from gpuqs.layout.rankwalk import (
 
 
 def codes(layout: RankWalkLayout, document: np.ndarray) -> list[int]:
-    """The bytes of a document, by their definition."""
+    """A document's bytes, by definition."""
     ranks, columns = layout.ranks, layout.ranks.columns
     out = [0]
     for column, first, nan_left in layout.entries[1:].tolist():
@@ -53,7 +53,7 @@ def codes(layout: RankWalkLayout, document: np.ndarray) -> list[int]:
 
 
 def walked(layout: RankWalkLayout, walk: int, code: list[int]) -> tuple[int, int]:
-    """Leaf position where a walk ends, and the steps that it takes."""
+    """Position of a walk's exit leaf, and the number of steps."""
     at, n_steps = int(layout.root[walk]), 0
     while (item := int(layout.items[at])) >> DISTANCE_SHIFT:
         at += (item + (code[item % MAX_ENTRIES] << POSITION_SHIFT)) >> DISTANCE_SHIFT
@@ -63,7 +63,7 @@ def walked(layout: RankWalkLayout, walk: int, code: list[int]) -> tuple[int, int
 
 
 def asked(layout: RankWalkLayout, tree: int, code: list[int]) -> int:
-    """The label at which a document ends that is asked all tests of a tree."""
+    """The final label of a document after all tests of a tree."""
     at = 0
     tests = layout.tests[layout.node_offsets[tree] : layout.node_offsets[tree + 1]]
     for label, (entry, position, first) in enumerate(tests.tolist(), start=1):
@@ -74,7 +74,7 @@ def asked(layout: RankWalkLayout, tree: int, code: list[int]) -> int:
 
 
 def jumped(layout: RankWalkLayout, tree: int, code: list[int]) -> int:
-    """The label that a tree's root knows when all steps are doubled."""
+    """The label at a tree's root after all pointer doublings."""
     jumps = layout.jumps
     assert jumps is not None
     block, number = tree // TREE_BLOCK, int(np.searchsorted(jumps.trees, tree, side="right")) - 1
@@ -237,7 +237,7 @@ def test_any_number_of_documents_walks_or_is_asked_to_the_same_leaves(
                     np.testing.assert_array_equal(out, leaves[:n])
 
 
-#: Thresholds of columns, about the ends of blocks, and of blocks of samples.
+#: Numbers of thresholds per column, around the ends of blocks and of blocks of samples.
 COUNTS = [0, 1, 15, 16, 17, 255, 256, 257, 271, 272, 273, 4352, 4353, 9000]
 
 
@@ -263,7 +263,7 @@ def test_thresholds_in_blocks() -> None:
 
 @pytest.mark.parametrize("single", [True, False])
 def test_documents_between_all_thresholds_of_a_column(isa: str, single: bool) -> None:
-    """Stumps, of which each value passes as many as thresholds lie below it; the last is infinite."""
+    """Stumps that sum to the number of thresholds below a value; the last threshold is infinite."""
     for n in COUNTS[1:]:
         threshold = np.append(np.arange(n - 1, dtype=np.float64), np.inf)
         stumps = Forest(

@@ -40,7 +40,7 @@ def replaced(forest: Forest, **arrays: np.ndarray) -> Forest:
 
 
 def test_trees_are_reversed_whose_thresholds_are_low(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document among the thresholds lies above most of those; the share is counted here one by one."""
+    """A document with values drawn from the thresholds exceeds most of these; here the share is counted one by one."""
     forest = forest_of(max_leaves=8)
     columns = find_columns(forest)
     shares = []
@@ -128,7 +128,7 @@ def test_levels_of_oblivious_trees(leaves: int, bits: int) -> None:
 def test_other_trees_are_not_oblivious(shape: str) -> None:
     forest = forest_of(shape)
     assert level_nodes(forest) is None
-    assert "not oblivious" in str(ObliviousQuickScorer().supports(forest))
+    assert "not oblivious" in str(ObliviousQuickScorer().why_not(forest))
 
 
 @pytest.mark.parametrize("field", ["threshold", "feature", "routing"])
@@ -144,7 +144,7 @@ def test_one_node_that_differs_from_its_level(field: str) -> None:
 @needs_quickscorer
 @pytest.mark.parametrize("leaves", [1, 2, 256, 512])
 def test_trees_of_many_levels(leaves: int) -> None:
-    """Bits of one byte and of two; all are oblivious that are a single leaf, or make one test."""
+    """Leaf numbers of one and two bytes; single leaves and single tests also count as oblivious."""
     forest = forest_of("oblivious", leaves, n_trees=6)
     X = probing_documents(np.random.default_rng(1), forest, 77)
     model = Model(forest)
@@ -154,4 +154,4 @@ def test_trees_of_many_levels(leaves: int) -> None:
 
 def test_trees_of_too_many_levels() -> None:
     forest = forest_of("oblivious", 2 << MAX_LEVELS, n_trees=1)
-    assert f"{2 << MAX_LEVELS} leaves" in str(ObliviousQuickScorer().supports(forest))
+    assert f"{2 << MAX_LEVELS} leaves" in str(ObliviousQuickScorer().why_not(forest))

@@ -1,4 +1,4 @@
-"""The walk's items, and its nodes alone, walked in Python, end where the forest's definition says."""
+"""The walk's items and its nodes-only layout, walked in Python, give the exit leaves of the forest's definition."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> i
 
 
 def walked_over_nodes(layout: WalkLayout, nodes: np.ndarray, tree: int, x: np.ndarray) -> int:
-    """The same over nodes alone."""
+    """The same in the nodes-only layout."""
     at, end = layout.tree_offsets[tree : tree + 2]
     passed = 0
     while at < end:
@@ -107,9 +107,9 @@ def test_links_have_room_for_the_largest_tree_that_fits() -> None:
 def test_trees_beyond_all_links_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     forest = leaning_forest(64, 3)
     monkeypatch.setattr("gpuqs.engines.walk.MAX_LEAVES", 64)
-    assert ENGINES["walk"].supports(forest) == "a tree has 65 leaves; walks hold 64"
+    assert ENGINES["walk"].why_not(forest) == "a tree has 65 leaves; walks hold 64"
     monkeypatch.setattr("gpuqs.engines.walk.MAX_LEAVES", 65)
-    assert ENGINES["walk"].supports(forest) is None
+    assert ENGINES["walk"].why_not(forest) is None
 
 
 def test_larger_trees_have_wide_links_alone() -> None:
@@ -133,7 +133,7 @@ def test_blocks_end_where_items_would_be_too_many(monkeypatch: pytest.MonkeyPatc
 
 
 def levels_below(forest: Forest, tree: int, node: int, levels: int) -> list[int]:
-    """What is so many levels below a node of a tree, and its leaves above that: nodes, and leaves as ``~leaf``."""
+    """The nodes ``levels`` below a node, and the leaves (as ``~leaf``) at or above that level."""
     if levels == 0 or node < 0:
         return [node]
     at = int(forest.node_offsets[tree]) + node

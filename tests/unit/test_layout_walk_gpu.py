@@ -1,4 +1,4 @@
-"""Nodes in preorder, walked in Python, end where the forest's definition says."""
+"""Nodes in preorder, walked in Python, give the exit leaves of the forest's definition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuqs.layout.walk_gpu import MISSING_LEFT, NODE32, NODE64, RIGHT_IS_LEAF, P
 
 
 def walked(layout: PreorderLayout, nodes: np.ndarray, tree: int, x: np.ndarray) -> int:
-    """The forest's leaf, from left to right, where ``x`` (values by column) ends."""
+    """The exit leaf of ``x`` (values by column), numbered from left to right."""
     at, leaf = layout.roots[tree].tolist()
     inner = at >= 0
     while inner:

@@ -1,4 +1,4 @@
-"""The LightGBM reader: every test of a node as LightGBM decides it, and nothing damaged gets through."""
+"""The LightGBM reader: every node test decides as LightGBM does, and damaged files are refused."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def test_numbers_are_read_as_they_were_written() -> None:
 
 
 def refused(text: str | bytes, problem: str, **place) -> None:
-    """Reading must fail at ``place`` with ``problem``, without much memory."""
+    """Reading must fail at ``place`` with ``problem``, using little memory."""
     data = text.encode() if isinstance(text, str) else text
     tracemalloc.start()
     try:
@@ -562,7 +562,7 @@ def test_a_model_older_than_lightgbm_itself_reads() -> None:
     ],
 )
 def test_categories_of_a_frame_have_no_places(line: str, expected: tuple) -> None:
-    """Whatever feature_infos says: "[0:1]" may be an ordered category, "none" is a constant of either kind."""
+    """Whatever feature_infos says: "[0:1]" may be an ordered category, "none" a constant number or category."""
     text = "tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nmax_feature_idx=2\nobjective=regression\n"
     text += "feature_infos=[0:1] 0:1 -1:2:0\n\nTree=0\nnum_leaves=1\nnum_cat=0\nleaf_value=1\n\nend of trees\n\n"
     forest = reader.read(f"{text}pandas_categorical:{line}\n".encode(), "file")

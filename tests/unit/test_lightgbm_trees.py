@@ -1,4 +1,4 @@
-"""LightGBM's trees, read in compiled code where they are plain, are those that the reader of every tree reads."""
+"""Compiled code, which reads LightGBM's plain trees, reads them as the general reader does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEXTS = {kind: model_text(kind) for kind in ("numbers", "categories", "linear", 
 
 
 def outcome(text: bytes) -> Any:
-    """The arrays, or what is said against the text."""
+    """The arrays, or the error message."""
     try:
         forest = lightgbm.read(text, "model")
     except GpuqsError as error:
@@ -164,7 +164,7 @@ def test_damaged_text_is_read_or_refused_alike(kind: str, monkeypatch: pytest.Mo
     first, end = text.index(b"\nTree=") + 1, text.index(b"\nend of trees")
     for _ in range(400):
         damaged = bytearray(text)
-        damaged[rng.integers(first, end)] = rng.choice(bytes_)  # one: of two faults, either may be told
+        damaged[rng.integers(first, end)] = rng.choice(bytes_)  # only one byte: of two faults, either may be reported
         got = outcome(bytes(damaged))
         kinds.add(type(got))
         assert got == read_tree_by_tree(bytes(damaged), monkeypatch)

@@ -1,4 +1,4 @@
-"""What loading takes at its peak, as a multiple of the file; and no file that takes time without end."""
+"""Peak memory of loading, as a multiple of the file size; and no file makes loading take forever."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from model_files import FILES  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system tells no peak of memory")
 
-#: Peak of a process's memory while it reads a file, above what it began with, over the file's size.
+#: A process's peak memory while it reads a file, above its initial memory, divided by the file's size.
 PEAK = """
 import os, sys
 from gpuqs.errors import ModelFormatError
@@ -40,7 +40,7 @@ print(trees, (kilobytes("VmHWM") - before) * 1024 / os.path.getsize(sys.argv[1])
 """
 
 def peak(path: Path) -> tuple[int, float]:
-    """The number of trees (-1 where the file is refused), and the peak over the file's size."""
+    """The number of trees (-1 if the file is refused), and the peak divided by the file's size."""
     run = subprocess.run(
         [sys.executable, "-c", PEAK, str(path)], check=True, capture_output=True, text=True, timeout=120
     )
@@ -48,7 +48,7 @@ def peak(path: Path) -> tuple[int, float]:
     return int(trees), float(times)
 
 
-#: Format -> numbers of trees for some 5 MB of 2 and of 64 leaves each.
+#: Format -> numbers of trees that give about 5 MB, with 2 and with 64 leaves each.
 TREES = {
     "LightGBM text": (14_000, 900),
     "LightGBM text, categories": (14_000, 900),
@@ -63,9 +63,9 @@ TREES = {
     "QuickRank XML": (17_000, 400),
     "Jforests XML": (17_000, 1_700),
 }
-#: Formats that are not checked: onnx's own message takes several times the file already.
+#: Formats that are not checked: onnx's own message alone takes several times the file's size.
 UNBOUNDED = ("ONNX",)
-#: What writes the formats of libraries that Python does not have is our own.
+#: Formats of libraries without a Python package, which our own code writes.
 OURS = ("QuickRank XML", "Jforests XML")
 
 
@@ -87,7 +87,7 @@ def test_loading_takes_at_most_six_times_the_file(tmp_path: Path, name: str, n_l
     assert times <= 6, f"{times:.1f} times the file"
 
 
-#: Most memory that a hostile file may make its reader take: what Python's lists and dicts take for their brackets.
+#: Memory limit for reading a hostile file, as a multiple of its size: Python's lists and dicts per bracket.
 HOSTILE_TIMES = 64
 SIZE = 2 << 20
 IN_JSON = b'{"learner":{"a":[%s0]}}'
@@ -121,7 +121,7 @@ def test_a_hostile_file_takes_a_bounded_multiple_of_its_size(tmp_path: Path, cas
 
 
 def within(seconds: float, code: str) -> None:
-    """Run code that takes a second or two, and took minutes where time grew out of all proportion."""
+    """Run code that takes a second or two, but took minutes when time grew faster than linearly."""
     subprocess.run([sys.executable, "-c", code], check=True, timeout=seconds)
 
 
@@ -149,7 +149,7 @@ else:
 
 
 def test_no_thresholds_all_collide() -> None:
-    """Keys that a group's number and the high half of the bits make alike before they are multiplied."""
+    """Keys that would be equal before multiplication, given their group's number and the high half of their bits."""
     code = """
 import numpy as np
 from gpuqs.cpu_fallback import making

@@ -1,4 +1,4 @@
-"""Tree programs: which form they take, and what happens where a process may not write code."""
+"""Tree programs: which form they have, and what happens if a process may not write code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def forest_of(n_leaves: int, shape: str = "complete") -> Forest:
 
 
 def form_of(forest: Forest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The form of programs that the engine lays out and binds."""
+    """The form of the programs that the engine builds and binds."""
     forms = []
     bind = cpu_fallback.Bitslice
 
@@ -84,7 +84,7 @@ def test_nodes_stand_where_their_leaves_meet() -> None:
 @pytest.mark.parametrize("isa", COMPILING)
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 7, 50])
 def test_threads_share_the_writing_of_code_out(isa: str, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also more threads than tree blocks; each model is new, for code is made once."""
+    """Also with more threads than tree blocks; each model is new, since its code is written once."""
     monkeypatch.setenv("GPUQS_ISA", isa)
     rng = np.random.default_rng(3)
     model = Model(random_forest(rng, n_trees=400, max_leaves=30))
@@ -138,7 +138,7 @@ except MemoryError:
 def test_a_process_that_may_not_write_code_interprets_or_walks(script: str) -> None:
     run = subprocess.run(
         [sys.executable, "-c", script],
-        cwd=Path(__file__).parents[1],  # where `forests` is, and the sources of gpuqs are not
+        cwd=Path(__file__).parents[1],  # has `forests`, but not the sources of gpuqs
         capture_output=True,
         text=True,
     )
@@ -159,7 +159,7 @@ model.predict(rng.normal(size=(int(sys.argv[1]), model.n_features)), "raw", engi
 
 
 def score_in_a_process(n: int, **environment: str) -> tuple[int, subprocess.CompletedProcess[str]]:
-    """The process's number, and how it ended."""
+    """The process ID, and how the process ended."""
     process = subprocess.Popen(
         [sys.executable, "-c", SCORES, str(n)],
         cwd=Path(__file__).parents[1],
@@ -175,7 +175,7 @@ def score_in_a_process(n: int, **environment: str) -> tuple[int, subprocess.Comp
 @pytest.mark.skipif(not COMPILING, reason="no instruction set here is compiled for")
 @pytest.mark.parametrize("isa", COMPILING)
 def test_code_is_written_and_named_on_request(isa: str, tmp_path: Path) -> None:
-    """The file holds the programs that run: one function for each tree block, where the map says."""
+    """The file holds the running programs: one function per tree block, at the addresses in the map."""
     pid, run = score_in_a_process(100, GPUQS_ISA=isa, GPUQS_DUMP_CODE=str(tmp_path), GPUQS_PERF_MAP="1")
     assert run.returncode == 0, run.stderr
     named = Path(f"/tmp/perf-{pid}.map")
@@ -209,7 +209,7 @@ def test_code_is_not_written_unasked(tmp_path: Path) -> None:
 def test_where_code_is_written_is_asked_while_others_cannot_change_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Code is made without Python's lock, and the environment is no thread's but that one's who has it."""
+    """GPUQS_DUMP_CODE is read under Python's lock, which protects the environment; code is written without it."""
     monkeypatch.setenv("GPUQS_ISA", COMPILING[0])
     monkeypatch.setenv("GPUQS_DUMP_CODE", str(tmp_path))
     asked = Bitslice().prepare(forest_of(9), "exact")

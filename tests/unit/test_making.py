@@ -1,4 +1,4 @@
-"""The compiled loops over all nodes, and those that stand in for them, against their definitions in plain Python."""
+"""The compiled loops over all nodes and their NumPy substitutes against definitions in plain Python."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from gpuqs.layout.traversal import pair_up  # noqa: E402
 
 
 def renumbered(forest: Forest, rng: np.random.Generator) -> Forest:
-    """The same trees with their nodes, but for roots, numbered at random: children may come before their parents."""
+    """The same trees with all nodes except roots renumbered at random: children may come before their parents."""
     arrays = {name: getattr(forest, name).copy() for name in ("feature", "threshold", "left", "right", "routing")}
     for start, stop in zip(forest.node_offsets[:-1], forest.node_offsets[1:], strict=True):
         if stop - start < 3:
             continue
-        new = np.concatenate([[0], 1 + rng.permutation(stop - start - 1)])  # number of each node from now on
+        new = np.concatenate([[0], 1 + rng.permutation(stop - start - 1)])  # new number of each node
         old = start + np.argsort(new)
         for name, values in arrays.items():
             values[start:stop] = getattr(forest, name)[old]
@@ -91,13 +91,13 @@ def test_pairs_of_siblings_lie_in_preorder(drawn: Drawn) -> None:
 
 @pytest.fixture
 def many() -> Forest:
-    """So many trees, of 1 to 64 leaves, that threads share them out."""
+    """Enough trees, of 1 to 64 leaves, that threads share them."""
     part = random_forest(np.random.default_rng(8), n_trees=300, max_leaves=64, n_features=5)
     return repeated(part, 1 + (1 << 18) // len(part.leaf_value))
 
 
 def all_that_is_made(forest: Forest) -> dict[str, np.ndarray]:
-    """What threads make together, by name."""
+    """The arrays that threads build together, by name."""
     faults, depth = making.check_trees(forest)
     assert not faults
     made = {"depth": depth} | dict(enumerate(making.number_leaves(forest)))
@@ -178,7 +178,7 @@ def test_threads_find_the_first_fault(many: Forest, name: str, monkeypatch: pyte
                 left[inner[-1]] = -1
             case "leaf":
                 left[outer[-1]] = left[outer[0]]
-            case "cycle":  # a node is its own child, and what was below it hangs where it did
+            case "cycle":  # a node becomes its own child; its old left child replaces it
                 node = inner[-1]
                 for side in (left, right):
                     side[side == node] = left[node]
@@ -192,7 +192,7 @@ def test_threads_find_the_first_fault(many: Forest, name: str, monkeypatch: pyte
 
 
 def faults_of(forest: SimpleNamespace) -> dict[str, int]:
-    """What `check_trees` finds, by the definition."""
+    """The faults that `check_trees` must find, by definition."""
     found: dict[str, int] = {}
     spans = list(zip(forest.node_offsets[:-1], forest.node_offsets[1:], strict=True))
     for name in ("left", "right"):
@@ -342,7 +342,7 @@ def test_distinct_rows_are_told_apart_by_their_bytes(n: int, n_distinct: int, wi
 
 
 def test_rows_that_differ_in_signs_alone_are_told_apart_soon() -> None:
-    """Differences that would cancel out where a hash were a plain product."""
+    """Such differences would cancel out if the hash were a plain product."""
     signs = (np.arange(1 << 15)[:, None] >> np.arange(15)) & 1
     rows = np.where(signs, -1.0, 1.0)
     first, number = making.distinct_rows(rows, len(rows))

@@ -1,4 +1,4 @@
-"""Model: what `predict` gives, takes and refuses; threads; pickling."""
+"""Model: what `predict` returns, accepts and refuses; threads; pickling."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_classes() -> None:
 @pytest.mark.parametrize("numbers", ["of nodes", "shuffled", "far apart"])
 @pytest.mark.parametrize("fields", [{}, {"n_outputs": 3, "vector_leaves": True, "sum_dtype": "float32"}], ids=str)
 def test_values_of_each_tree_are_those_of_the_leaves_numbers(fields: dict[str, Any], numbers: str) -> None:
-    """Whatever a library numbers leaves by; of more documents and trees than are looked up at a time."""
+    """For any leaf numbering of a library, and for more documents and trees than are looked up at a time."""
     rng = np.random.default_rng(6)
     forest = make(tree_weight=rng.choice([0.1, 1.0], 20), **fields).forest
     ids = [
@@ -364,7 +364,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, n_outputs: int) 
 
 
 def test_chunks_of_deep_trees_are_smaller() -> None:
-    """So that signals are looked at as often; those of ordinary forests are as large as ever."""
+    """Smaller chunks keep signals checked equally often; chunks of ordinary forests keep their usual size."""
     documents = coded_rows(np.zeros((10**7, 8)))
     ordinary, deep = (random_forest(np.random.default_rng(0), n_trees=60, max_leaves=n) for n in (64, 20_000))
     assert chunks.rows_for_cpu(documents, ordinary) == min(10**8 // 60, (16 << 20) // 64) // 1024 * 1024
@@ -378,7 +378,7 @@ def test_chunks_of_deep_trees_are_smaller() -> None:
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 def test_many_python_threads_at_once(precision: str) -> None:
-    """Every engine's program is made and used by all threads together; switches come often."""
+    """All threads build and use every engine's program together, with frequent thread switches."""
     model = make()
     expected = {n: MODEL.predict(X[:n], "raw", engine="reference", precision=precision) for n in (1, 50, 200)}
     leaves = MODEL.predict(X, "leaf", engine="reference")
@@ -416,7 +416,7 @@ def test_the_gil_is_released() -> None:
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_pickling(protocol: int) -> None:
     model = make(schema=Schema(tuple("abcdefgh")))
-    model.predict(X)  # compiled programs stay behind
+    model.predict(X)  # compiled programs are not pickled
     copy = pickle.loads(pickle.dumps(model, protocol))
     assert copy.feature_names == model.feature_names
     np.testing.assert_array_equal(copy.predict(X, "raw"), EXPECTED)

@@ -46,7 +46,7 @@ def test_ranges_of_trees_score_as_a_forest_of_them(trees: slice, fields: dict[st
 
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 def test_many_ranges_one_after_the_other(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More ranges than are kept, each right every time."""
+    """More ranges than are cached, each correct every time."""
     monkeypatch.setattr("gpuqs.programs.PARTS_NUMBERS", 0)
     model = make()
     expected = {

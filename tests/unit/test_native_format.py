@@ -44,7 +44,7 @@ def assert_equal(got: Forest, expected: Forest) -> None:
             assert mine.tobytes() == other.tobytes(), name
         else:
             # repr tells 1, 1.0 and True apart, and 0.0 from -0.0.
-            if isinstance(other, Schema):  # which says of itself but the first names
+            if isinstance(other, Schema):  # its repr shows only the first names
                 mine, other = ([getattr(schema, f.name) for f in fields(Schema)] for schema in (mine, other))
             assert repr(mine) == repr(other), name
 
@@ -155,7 +155,7 @@ def test_a_forest_is_itself_a_live_model() -> None:
 
 
 def memory_of(values: np.ndarray) -> object:
-    """What an array's numbers lie in."""
+    """The object whose memory holds an array's numbers."""
     owner: Any = values
     while isinstance(owner, np.ndarray) and owner.base is not None:
         owner = owner.base
@@ -178,7 +178,7 @@ def test_arrays_are_private_and_immutable_and_leaf_values_mapped_where_asked(tmp
         for name in ("threshold", "left", "leaf_value"):
             with pytest.raises(ValueError, match="read-only"):
                 getattr(got, name)[0] = 1
-    # As any other program finds them, by the header alone.
+    # Find the arrays as any other program would, by the header only.
     header, _ = taken_apart(data)
     at = -(-(32 + struct.unpack_from("<I", data, 12)[0]) // 64) * 64
     entry = header["arrays"]["leaf_value"]
@@ -249,7 +249,7 @@ def test_a_model_is_not_saved_over_what_is_no_model_of_gpuqs(tmp_path: Path) -> 
 
 
 def rewritten(path: Path, how: str) -> None:
-    """Change a file in place, as ``cp`` over it or an interrupted copy does."""
+    """Change a file in place, as ``cp`` onto it or an interrupted copy does."""
     size = path.stat().st_size
     with open(path, "r+b") as file:
         if how == "cut":
@@ -450,7 +450,7 @@ def test_every_byte_counts(tmp_path: Path) -> None:
 def test_a_file_of_another_size_than_it_states_is_not_read_whole(
     more: int, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Holes take no room on a disk, but in memory."""
+    """Holes take no space on disk, but they do in memory."""
     path, size = tmp_path / "model.gpuqs", 3 << 30
     native.write(random_forest(np.random.default_rng(0)), path)
     with open(path, "r+b") as file:

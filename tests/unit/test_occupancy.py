@@ -58,7 +58,7 @@ def test_threads_as_in_the_paper(trees: int, leaves: int, threads: int) -> None:
 
 
 def test_threads_of_a_multiprocessor_that_holds_1536() -> None:
-    # Two, three, ... thread blocks fit; no power of two fills it with two.
+    # Shared memory lets two, three, ... blocks fit; with two, no power of two fills the multiprocessor.
     assert threads_per_block(RTX3090, largest_shared(RTX3090, 2), 40) == 768
     assert threads_per_block(RTX3090, largest_shared(RTX3090, 3), 40) == 512
     assert threads_per_block(RTX3090, largest_shared(RTX3090, 16), 40) == 96
@@ -68,7 +68,7 @@ def test_threads_of_a_multiprocessor_that_holds_1536() -> None:
 @pytest.mark.parametrize(("registers", "resident"), [(32, 2048), (40, 1536), (48, 1280), (64, 1024)])
 @pytest.mark.parametrize("blocks", [2, 3, 7, 16])
 def test_threads_by_registers(registers: int, resident: int, blocks: int) -> None:
-    """The registers say how many threads run at once, whatever the shared memory lets in; and the fewest do it."""
+    """Registers limit the resident threads, whatever shared memory allows; the smallest such block is used."""
     shared = largest_shared(H100, blocks)
     threads = threads_per_block(H100, shared, registers)
     assert threads * resident_blocks(H100, threads, registers, shared) == resident
@@ -84,7 +84,7 @@ def test_four_documents_where_two_thread_blocks_fit(largest_tree: int, together:
 
 def test_a_block_size_holds_what_its_kernels_write() -> None:
     size = choose_block_size(RTX3090, slots=33, word_bytes=4, documents=4, registers=40, threads=64)
-    # 33 words take two rows of 32, of four documents; then sums of two warps and four documents, and one more.
+    # 33 words need two rows of 32, for four documents; then sums for two warps and four documents, and one more.
     assert (size.threads, size.shared) == (64, 2 * 32 * 4 * 4 + 2 * 4 * 8 + 8)
     assert size.resident == resident_blocks(RTX3090, 64, 40, size.shared)
 
@@ -120,7 +120,7 @@ def test_plans_fit_their_device(gpu: DeviceAttributes, trees: int, leaves: int) 
 
 
 def test_l2_bounds_tree_blocks_as_in_the_paper() -> None:
-    # (Λ/8 + 2)(Λ - 1) + 8Λ bytes a tree: 20,000 trees on 2 MiB of L2.
+    # (Λ/8 + 2)(Λ - 1) + 8Λ bytes per tree: 20,000 trees with 2 MiB of L2.
     for leaves, most in ((32, 5000), (64, 2000)):
         per_tree = (leaves // 8 + 2) * (leaves - 1) + 8 * leaves
         plan = choose_plan(

@@ -1,4 +1,4 @@
-"""What old releases of other libraries lack: there is another way, or one error that says which release has it."""
+"""Features that old releases of other libraries lack: a fallback, or one error that names the required release."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHUFFLED = {name: ROWS[:, NAMES.index(name)] for name in ("clicks", "age", "pric
 
 
 class Frame:
-    """A table that offers itself as an array, in which its columns have no names."""
+    """A table that only converts to an array, without column names."""
 
     def __init__(self, columns: dict[str, np.ndarray]) -> None:
         self._columns = columns
@@ -67,7 +67,7 @@ def test_frames_of_polars_before_1_3_go_by_name() -> None:
 def test_batches_of_pyarrow_before_13_go_by_name() -> None:
     pyarrow = pytest.importorskip("pyarrow")
     batch = pyarrow.RecordBatch.from_arrays([pyarrow.array(x) for x in SHUFFLED.values()], names=list(SHUFFLED))
-    for given in (OldBatch(batch), OldBatch(batch.slice(0, 3))):  # three rows of three features turn round unseen
+    for given in (OldBatch(batch), OldBatch(batch.slice(0, 3))):  # a transposed 3 x 3 batch looks the same
         np.testing.assert_array_equal(MODEL.predict(given, "raw"), EXPECTED[: len(given.columns[0])])
 
 
@@ -98,7 +98,7 @@ def test_arrays_that_say_something_of_columns_are_arrays() -> None:
 
 def test_arrays_that_export_a_line_for_each_value_are_arrays() -> None:
     class Labelled:
-        """As xarray's: as Arrow's table it has a column for each dimension, and one for the values."""
+        """Like xarray's: its Arrow table has a column for each dimension, and one for the values."""
 
         dims = ("row", "feature")
 
@@ -129,7 +129,7 @@ def test_texts_of_polars_are_read_by_pyarrow_before_16(monkeypatch: pytest.Monke
 
 
 def test_types_of_pyarrow_before_26_without_pandas() -> None:
-    """Which it would have to import to say what NumPy calls a type."""
+    """pyarrow would have to import pandas to convert a type to NumPy's."""
     pyarrow = pytest.importorskip("pyarrow")
     names = ("bool_", "float16", "float32", "float64", *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)))
     for of_arrow in (getattr(pyarrow, name)() for name in names):
@@ -172,7 +172,7 @@ def test_lists_whose_rows_differ_in_length(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Refusing:
-    """Has no length, and cannot be an array."""
+    """Has no length and cannot be converted to an array."""
 
     ndim = 2
 

@@ -1,4 +1,4 @@
-"""Plain calls take a path of their own, and give what all others give."""
+"""Plain calls use a separate fast path and give the same results as the general path."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ PLAIN: list[dict[str, Any]] = [
     {"precision": "fast", "output": "raw"},
 ]
 
-#: Those whose answers are leaves.
+#: Keywords of plain calls that return leaves.
 LEAVES: list[dict[str, Any]] = [
     {"output": "leaf"},
     {"pred_leaf": True},
@@ -81,7 +81,7 @@ def made(**fields: Any) -> Forest:
 
 @pytest.fixture
 def general(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by the number of documents of each call that takes the general path."""
+    """A list to which each call on the general path appends its number of documents."""
     taken: list[int] = []
     answer = Calls.answer
 
@@ -100,13 +100,13 @@ def model_and_documents(fields: dict[str, Any], n: int, dtype: type) -> tuple[Mo
 
 
 def calls_by(program_of: Any) -> cpu_fallback.PlainCalls:
-    """Raw scores of up to eight documents of eight columns."""
+    """Plain calls for raw scores of up to eight documents with eight columns."""
     few = {"n_features": 8, "most": 8, "most_at_once": 8, "brief": plain_calls.BRIEF}
     return cpu_fallback.PlainCalls(program_of=program_of, threads_of=threads_of_call, **few)
 
 
 def asked_otherwise(model: Model, X: np.ndarray, **words: Any) -> np.ndarray:
-    """The answer of the general path, where a named engine leads."""
+    """The answer of the general path, which calls with a named engine take."""
     words = {name: value for name, value in words.items() if name not in ("num_iteration", "start_iteration")}
     return model.predict(X, **words, engine=model.engine_for(len(X)))
 
@@ -239,7 +239,7 @@ def test_whole_numbers(kind: str, integer_dtype: str, general: list[int]) -> Non
         assert model.predict(rows, num_iteration=10**6, raw_score=True).tobytes() == expected.tobytes()
         assert not general
     assert model.predict(X[:, :8]).tobytes() == model.predict(X[:, :8].astype(integer_dtype)).tobytes()
-    assert general == [3_000]  # many are cast some at a time
+    assert general == [3_000]  # many documents are cast chunk by chunk
     out = np.empty(9)
     assert np.array_equal(model.predict(X[:9, :8], out=out), model.predict(X[:9, :8]))
     assert general == [3_000, 9]
@@ -289,7 +289,7 @@ def test_answers_in_memory_that_is_given(fields: dict[str, Any], general: list[i
 
 
 def memory(n: int) -> dict[str, np.ndarray]:
-    """What answers of n float64 do not fit, or need a closer look."""
+    """Output arrays that do not fit n float64 values, or that need further checks."""
     locked, misaligned = np.empty(n), np.empty(8 * n + 1, np.uint8)[1:].view(np.float64)
     locked.setflags(write=False)
     arrays = {"float32": np.empty(n, np.float32), "longer": np.empty(n + 1), "one column": np.empty((n, 1))}
@@ -423,7 +423,7 @@ def test_numbers_of_iterations(left_out: int, general: list[int]) -> None:
 def test_ranges_of_iterations(
     fields: dict[str, Any], general: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bits of a model of these trees alone, for ranges asked for by turns and again, until they have programs."""
+    """Ranges, asked for in turns until they have programs, give the bits of a model of only these trees."""
     model = Model(made(**fields))
     starts, n = model.forest.iteration_starts.tolist(), model.n_iterations
     documents = probing_documents(np.random.default_rng(6), model.forest, 70)
@@ -447,7 +447,7 @@ def test_ranges_of_iterations(
 
 
 def test_parts_are_told_apart() -> None:
-    made_of = Programs(made(n_features=60, n_trees=9, max_leaves=4))  # some feature is tested by no tree
+    made_of = Programs(made(n_features=60, n_trees=9, max_leaves=4))  # at least one feature is not tested
     assert made_of.part(None, narrow=True) is not made_of.part(None)
     for start, stop, narrow in ((0, 5, False), (2, 5, False), (2, 5, True), (2, 6, True), (2, 6, False)):
         part = made_of.part(slice(start, stop), narrow)
@@ -457,7 +457,7 @@ def test_parts_are_told_apart() -> None:
 
 
 def test_ranges_by_turns_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As staged predictions ask for them often: each is laid out once, and no more are kept than there is room for."""
+    """Ranges used repeatedly, as in staged prediction, are built once; the cache keeps no more than its limit."""
     X = np.random.default_rng(8).normal(size=(3, 8))
     made_now: list[int] = []
     select = Forest.select
@@ -515,7 +515,7 @@ def test_more_than_signals_may_wait_for_takes_the_general_path(
 
 @pytest.fixture
 def threads_asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by the threads that each call is worth which asks how many of them it gets."""
+    """A list of the thread counts that calls request when they ask how many they get."""
     asked: list[int] = []
 
     def threads(worth: int) -> int:
@@ -537,11 +537,11 @@ def test_work_is_for_threads(threads_asked: list[int], general: list[int], monke
         for _ in range(2):
             assert model.predict(X[:n]).tobytes() == expected[:n].tobytes()
         assert model.predict(X[:n], n_threads=1).tobytes() == expected[:n].tobytes()
-    assert threads_asked == [2, 2, 4, 4] and general == [45]  # by reference
+    assert threads_asked == [2, 2, 4, 4] and general == [45]  # scored by the reference engine
 
 
 def test_few_documents_are_not_shared_out() -> None:
-    """However long they take: engines score some dozens together. Trees may be, of large forests."""
+    """However long they take: engines score dozens together. Trees of large forests may be shared out."""
     here = cpu_fallback.machine()
     forest = random_forest(np.random.default_rng(1), n_trees=6_000, max_leaves=60)
     choose = Model(forest)._calls.chooser
@@ -552,22 +552,22 @@ def test_few_documents_are_not_shared_out() -> None:
 
 
 def test_small_shares_are_for_one_thread() -> None:
-    """Half of some documents takes an engine as long as all; so does half of long work, less than twice."""
-    steps = {1: 130.0, 2: 100.0}  # all, and half of 300 documents as words of 512 and 256
+    """If half of the documents take almost as long as all, one thread is used for short work, and two for long work."""
+    steps = {1: 130.0, 2: 100.0}  # 300 documents in a word of 512, and half of them in one of 256
     assert threads_worth(lambda n: steps.get(n, 100.0)) == 1
     assert threads_worth(lambda n: 10 * steps.get(n, 100.0)) == 2
     assert threads_worth(lambda n: 130.0 / n) == 2 and threads_worth(lambda n: 1e5 / n) == 1024
 
 
 def test_wide_rows_are_work() -> None:
-    """A hundred trees are little for each row, coding hundreds of columns is more."""
+    """A hundred trees are little work per row, but coding hundreds of columns is more."""
     model, here = Model(random_forest(np.random.default_rng(1), n_trees=100, n_features=700)), cpu_fallback.machine()
     few, many = (model._calls.chooser.threads(model._calls.chooser.way(n, HOST, here), n, here) for n in (10, 40_000))
     assert few == 1 and many >= 4
 
 
 def test_batches_of_many_sizes(monkeypatch: pytest.MonkeyPatch, general: list[int]) -> None:
-    """Programs of more sizes than are kept."""
+    """More batch sizes than programs are kept for."""
     monkeypatch.setattr(plain_calls, "MOST_SMALL", 5)
     model = Model(made())
     X = np.random.default_rng(8).normal(size=(600, 8))
@@ -638,11 +638,11 @@ def test_threads_and_forks_call_at_once() -> None:
 
 
 def test_threads_call_while_costs_and_the_environment_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was chosen is given up by one thread while others choose by it."""
+    """One thread discards cached choices while others use them."""
     model, X = Model(made(n_trees=60)), np.random.default_rng(12).normal(size=(40, 8))
     expected, isas = asked_otherwise(model, X), cpu_fallback.available_isas()
     wrong: list[int] = []
-    monkeypatch.setenv("GPUQS_ISA", isas[0])  # what it was comes back
+    monkeypatch.setenv("GPUQS_ISA", isas[0])  # restored after the test
 
     def call(first: int) -> None:
         for k in range(first, first + 300):
@@ -668,7 +668,7 @@ def test_threads_call_while_costs_and_the_environment_change(monkeypatch: pytest
 
 
 def test_the_memory_of_a_call_serves_the_next() -> None:
-    """Calls that need less and more than the ones before, and one whose documents fill more than is kept."""
+    """Calls that need less or more memory than the ones before, and one whose documents exceed the kept memory."""
     rng = np.random.default_rng(11)
     models = [Model(made(n_features=n, n_trees=t)) for n, t in ((8, 1), (300, 50), (3000, 20), (8, 400))]
     for _ in range(3):
@@ -683,7 +683,7 @@ def test_a_model_is_freed_at_once(link: str) -> None:
     model = Model(made(link=link))
     model.predict(np.zeros((2, 8)))
     freed = weakref.ref(model), weakref.ref(model.forest)
-    gc.disable()  # no circle of references for it to find
+    gc.disable()  # memory must be freed without it
     try:
         del model
         assert [ref() for ref in freed] == [None, None]
@@ -692,7 +692,7 @@ def test_a_model_is_freed_at_once(link: str) -> None:
 
 
 def test_a_program_that_costs_overtook_is_not_kept() -> None:
-    """While a program is asked for, a calibration ends and another call goes by it: that call's program stays."""
+    """While one call gets a program, a calibration ends and another call uses it: that call's program is kept."""
     models = [Model(made()) for _ in range(2)]
     models[1] = Model(random_forest(np.random.default_rng(6), n_features=models[0].n_features))
     X = probing_documents(np.random.default_rng(7), models[0].forest, 3)
@@ -717,13 +717,13 @@ def test_a_program_that_costs_overtook_is_not_kept() -> None:
 
 @pytest.mark.parametrize("change", ["shape", "dtype"])
 def test_an_array_that_is_changed_while_its_program_is_made(change: str) -> None:
-    """In place, by whatever else runs then: read by what it was, rows would lie outside it."""
+    """Changed in place by other code: read with its old shape or type, rows would lie outside the array."""
     model, X = Model(made()), np.zeros((4, 8))
     program = plain_calls._bound(lambda n: (model._programs.get("walk", "exact", None), 1), 4)
 
     def program_of(n: int) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # newer NumPys deprecate it
+            warnings.simplefilter("ignore")  # deprecated in newer NumPy
             setattr(X, change, {"shape": (1, 32), "dtype": np.int64}[change])
         return program
 
@@ -731,7 +731,7 @@ def test_an_array_that_is_changed_while_its_program_is_made(change: str) -> None
 
 
 def test_the_machine_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread may change the environment between two readings: a set without an encoder has no machine code."""
+    """Another thread may change the environment between two reads; "portable" must not get machine code then."""
     isa = cpu_fallback.isa
 
     def then_changed() -> str:
@@ -745,7 +745,7 @@ def test_the_machine_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def slow_model(monkeypatch: pytest.MonkeyPatch) -> tuple[Model, np.ndarray]:
-    """One whose few documents take longer than a thread to wake."""
+    """A model for which a few documents take longer than waking a thread."""
     slow = Way("walk", n_threads=1)
     monkeypatch.setattr(chooser.Chooser, "way", lambda *_: slow)
     model = Model(random_forest(np.random.default_rng(5), n_trees=1_500, max_leaves=60))
@@ -765,7 +765,7 @@ def test_calls_hold_the_interpreters_lock_once_they_were_brief(brief: bool, monk
 
 @needs_the_lock
 def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chain of nodes: documents that leave it at once, and others that walk all the way."""
+    """A chain of nodes: some documents leave it at once, others walk to its end."""
     monkeypatch.setattr(chooser.Chooser, "way", lambda *_: Way("walk", n_threads=1))
     depth = 9_000
     chain = Forest(
@@ -779,7 +779,7 @@ def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.Monke
     model, X = Model(chain), np.full((64, 1), -1.0)
 
     def keeps_the_lock() -> bool:
-        for _ in range(20):  # a busy machine makes a call long now and then
+        for _ in range(20):  # on a busy machine a call takes long now and then
             for _ in range(1100):
                 assert (model.predict(X) == 0).all()
             if not lets_others_run(lambda: model.predict(X)):
@@ -789,7 +789,7 @@ def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.Monke
     assert keeps_the_lock()
     for _ in range(5):
         assert (model.predict(X + depth) == depth - 1).all()
-    assert lets_others_run(lambda: model.predict(X + depth), attempts=500)  # all on one processor, maybe
+    assert lets_others_run(lambda: model.predict(X + depth), attempts=500)  # all threads may be on one processor
     assert keeps_the_lock()
 
 
@@ -797,7 +797,7 @@ def test_an_environment_whose_strings_are_written_to(monkeypatch: pytest.MonkeyP
     model, X = Model(made()), np.zeros((2, 8))
     libc = ctypes.CDLL(None)
     text = ctypes.create_string_buffer(b"GPUQS_ISA=portable", 64)
-    monkeypatch.setenv("GPUQS_ISA", "portable")  # which puts back what was there
+    monkeypatch.setenv("GPUQS_ISA", "portable")  # monkeypatch restores the old value
     assert libc.putenv(text) == 0
     model.predict(X)
     text.value = b"GPUQS_ISA=none"
@@ -809,7 +809,7 @@ def test_an_environment_whose_strings_are_written_to(monkeypatch: pytest.MonkeyP
     ("engine", "build"), [("rankwalk", "build_rankwalk"), ("bitslice", "build_bitslice"), ("bitslice", "gray_values")]
 )
 def test_programs_are_made_for_one_instruction_set(engine: str, build: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread may name another while they are made."""
+    """Another thread may select another instruction set while they are built."""
     module, here = getattr(engines, engine), cpu_fallback.available_isas()
     X = probing_documents(np.random.default_rng(7), made(), 70)
     expected, built = Model(made()).predict(X, engine="reference"), getattr(module, build)
@@ -833,7 +833,7 @@ def test_programs_are_made_for_one_instruction_set(engine: str, build: str, monk
 def test_what_interrupts_the_making_of_a_program_leaves_the_machine_to_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As Ctrl-C may come at any step, and its exception be kept, with all frames that it passed."""
+    """Ctrl-C may come at any step, and its exception may be kept along with all frames that it passed."""
     X, here = np.zeros((2, 8)), cpu_fallback.available_isas()
     steps = kept = 0
 

@@ -1,4 +1,4 @@
-"""QuickRank XML: what its elements mean, and damaged or hostile files refused by tree and field."""
+"""QuickRank XML: the meaning of its elements; damaged or hostile files are refused by tree and field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuqs.forest import MAX_DEPTH
 from gpuqs.formats import quickrank as reader
 from gpuqs.formats.xml_trees import number
 
-#: Two trees on columns 0 and 2; the second has its right child first, and one leaf deeper.
+#: Two trees on columns 0 and 2; in the second, the right child comes first, and one leaf is deeper.
 MODEL = """<?xml version="1.0"?>
 <!-- made by <hand> -->
 <ranker>
@@ -63,7 +63,7 @@ def read(text: str) -> gpuqs.Model:
 
 
 def float32(x: float) -> float:
-    """As C's float, through the standard library alone."""
+    """Round to C's float, with only the standard library."""
     try:
         return struct.unpack("<f", struct.pack("<f", x))[0]
     except OverflowError:
@@ -71,7 +71,7 @@ def float32(x: float) -> float:
 
 
 def walked(text: str, row: list[float]) -> float:
-    """QuickRank's score of a document, straight from the file."""
+    """QuickRank's score of a document, computed directly from the file."""
     total = 0.0
     for tree in ET.fromstring(text).iterfind("ensemble/tree"):
         split = tree.find("split")
@@ -110,13 +110,13 @@ def test_by_hand() -> None:
         ([0, 9, np.nan], -2.0 * 0.5 + 7 * weight),
         ([-1.5, 9, -np.inf], 1.25 * 0.5 + 0.5 * weight),
         ([np.nan, 9, 0], 1.25 * 0.5 + 7 * weight),
-        # 16777217 is no float32: the threshold and the document both become 16777216.
+        # 16777217 is not a float32: the threshold and the document both become 16777216.
         ([-2, 9, 16777217], -2.0 * 0.5 + 0.5 * weight),
         ([-2, 9, 16777218], -2.0 * 0.5 + 3.0 * weight),
     ]
     X = np.array([row for row, _ in rows])
     np.testing.assert_array_equal(model.predict(X), [0.0 + score for _, score in rows])
-    # Leaves in the order of the file.
+    # Leaves are numbered in the order of the file.
     np.testing.assert_array_equal(model.predict(X, "leaf")[[0, 3, 5, 8]], [[0, 0], [1, 0], [0, 1], [1, 2]])
 
 
@@ -135,7 +135,7 @@ def test_real_models(name: str) -> None:
 
 @st.composite
 def models(draw: st.DrawFn) -> str:
-    """Files of trees of every shape, with numbers written as C and Java write them."""
+    """Files with trees of every shape and numbers as C and Java write them."""
     numbers = st.one_of(
         st.floats(-(2.0**130), 2.0**130, allow_nan=False).map(repr),
         st.floats(allow_nan=False, allow_infinity=False, width=32).map(lambda x: f"{x:.9g}"),
@@ -252,7 +252,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
 
 
 def nested(depth: int) -> str:
-    """A chain of so many nodes."""
+    """A chain of nested nodes."""
     node = '<feature>1</feature><threshold>0</threshold><split pos="right"><output>1</output></split><split pos="left">'
     leaf = "<output>0</output>"
     return (

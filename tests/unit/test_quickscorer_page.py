@@ -1,4 +1,4 @@
-"""docs/quickscorer.md and docs/gpu.md show what the layout, the engines and the recorded run say."""
+"""docs/quickscorer.md and docs/gpu.md agree with the layout, the engines and the recorded run."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_page_tells_no_speed_beside_its_table() -> None:
     assert speeds(prose) == ["10 %"], "of the paper's trees; what was measured here is in a table of a kept run"
 
 
-#: What README's table says of when `auto` takes an engine; the test below says what that means.
+#: README's wording for when `auto` takes an engine; the test below defines its meaning.
 WHEN_TAKEN = {
     "bitslice": "large batches",
     "rankwalk": "one to some dozens of documents of a large forest",
@@ -94,7 +94,7 @@ WHEN_TAKEN = {
 
 
 def taken(engine: str, model: Model) -> list[int]:
-    """Numbers of documents, up to a thousand, for which `auto` takes an engine."""
+    """Numbers of documents, up to a thousand, for which `auto` takes the engine."""
     return [n for n in range(1, 1_001) if model.engine_for(n) == engine]
 
 

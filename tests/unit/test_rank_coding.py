@@ -1,4 +1,4 @@
-"""Documents are ranked alike however they lie: in windows of columns, column by column, or value by value."""
+"""Documents get the same ranks in any memory layout: by windows of columns, column by column, or value by value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuqs.layout.columns import find_columns
 from gpuqs.layout.ranks import build_ranks
 from gpuqs.model import Model
 
-#: How documents lie in memory.
+#: Memory layouts of documents.
 ORDERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "by row": np.ascontiguousarray,
     "by column": np.asfortranarray,
@@ -28,7 +28,7 @@ ORDERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @cache
 def scattered(n_features: int, input_dtype: str) -> Model:
-    """Columns side by side and far apart, some of them of one feature."""
+    """Tested columns next to each other and far apart, some of the same feature."""
     rng = np.random.default_rng(n_features)
     fields = {"input_dtype": input_dtype, "n_thresholds": 12, "n_trees": n_features // 3, "max_leaves": 8}
     return Model(random_forest(rng, n_features=n_features, **fields))
@@ -51,7 +51,7 @@ def test_documents_are_ranked_alike_however_they_lie(isa: str, input_dtype: str,
 
 @pytest.mark.parametrize("n_thresholds", [1, 3, 7, 30, 60, 100, 250, 500, 1100])
 def test_float64_values_decide_where_float32_are_equal(isa: str, n_thresholds: int) -> None:
-    """Half the thresholds share a float32 with their neighbours; documents lie on, between and beside them."""
+    """Half the thresholds share a float32 with their neighbours; documents lie on, between and next to them."""
     rng = np.random.default_rng(n_thresholds)
     base = np.float64(rng.normal(size=n_thresholds).astype(np.float32))
     base[::4] = [0.0, 1e-45, -1e-45, float(np.float32(3e38))][n_thresholds % 4]
@@ -64,14 +64,14 @@ def test_float64_values_decide_where_float32_are_equal(isa: str, n_thresholds: i
     expected[np.isnan(x)] = (model.forest.routing & 1) == 0
     for X in (x[:, None], np.tile(x[:, None], (1, 9))[:, 4:5]):
         np.testing.assert_array_equal(model.predict(X, "leaf", engine="bitslice"), expected)
-    # What is settled for one document is settled for those ranked with it, too: so each alone.
+    # Resolving one document also resolves those ranked with it, so score each one separately as well.
     alone = [model.predict(x[d : d + 1, None], "leaf", engine="bitslice")[0] for d in range(100)[: len(x)]]
     np.testing.assert_array_equal(alone, expected[: len(alone)])
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_value_alone_that_is_no_float32_is_found_wherever_it_lies(isa: str, order: str) -> None:
-    """Once one is found, those beside it are not asked any more: none must be missed before."""
+    """Once one is found, the values next to it are not checked any more; none before it may be missed."""
     rng = np.random.default_rng(5)
     threshold = 1 + 2.0**-30  # 1 as float32
     forest = forest_of_columns(rng, [1] * 19)
@@ -91,7 +91,7 @@ def test_a_value_alone_that_is_no_float32_is_found_wherever_it_lies(isa: str, or
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_words_are_made_by_nibble_or_by_byte(isa: str, dtype: type) -> None:
-    """Most tests of a column send missing values one way; the others lie far apart, but for the first of one column."""
+    """Most tests of a column send missing values one way; the others are far apart, except the first of one column."""
     rng = np.random.default_rng(3)
     forest = forest_of_columns(rng, [4000, 3000, 40])
     place = build_ranks(forest).of_node
@@ -109,7 +109,7 @@ def test_words_are_made_by_nibble_or_by_byte(isa: str, dtype: type) -> None:
 
 
 def test_zeros_that_are_missing_are_told_by_their_float64_values(isa: str) -> None:
-    near = np.nextafter(ZERO_THRESHOLD, 1)  # the same float32, but no zero
+    near = np.nextafter(ZERO_THRESHOLD, 1)  # rounds to the same float32, but is not zero
     forest = forest_of_stumps(np.array([-1.0, 2e-35]), np.random.default_rng(0))
     model = Model(replace(forest, routing=np.full(2, ZERO_MISSING, np.uint8)))
     x = np.array([0.0, ZERO_THRESHOLD, near, -ZERO_THRESHOLD, -near, -2.0])

@@ -11,7 +11,7 @@ from gpuqs.ranking import NdcgMean, ndcg
 
 
 def test_by_hand() -> None:
-    # Best first: labels 0, 2, 1; the best order is 2, 1, 0.
+    # By descending score: labels 0, 2, 1; the ideal order is 2, 1, 0.
     got = 0.0 + 3 / np.log2(3) + 1 / 2
     best = 3.0 + 1 / np.log2(3)
     assert ndcg([2, 0, 1], [0.5, 0.9, 0.1], [7, 7, 7]) == pytest.approx(got / best, rel=1e-15)

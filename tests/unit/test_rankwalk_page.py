@@ -1,4 +1,4 @@
-"""docs/rankwalk.md shows what the layout and the engine say."""
+"""docs/rankwalk.md agrees with the layout and the engine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_page_has_no_other_drawing() -> None:
 
 @pytest.mark.parametrize("isa", cpu_fallback.available_isas())
 def test_the_documents_of_the_page_end_where_it_says(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By each way: of one document, of all, and of many times as many."""
+    """By each kernel: for one document, all documents, and many copies of all."""
     monkeypatch.setenv("GPUQS_ISA", isa)
     model = Model(FOREST)
     assert LEAF_OF[asked()[-1]].tolist() == list(range(8))

@@ -21,12 +21,12 @@ from gpuqs.text_hashes import name_of_hash
 
 
 def hashed_names(texts: Sequence[str]) -> list[str]:
-    """What categories are called that are known by the hashes of their texts."""
+    """Names of categories that are known only by the hashes of their strings."""
     return [*map(name_of_hash, text_hashes(texts).tolist())]
 
 
 def forest(n_features: int = 3, *, feature: int = 0, **fields: object) -> Forest:
-    """One test of one feature; readers look at the features, the types and the source alone."""
+    """One test of one feature; readers use only the features, the types and the source."""
     fields = {"routing": np.zeros(1, np.uint8), **fields}
     return Forest(
         n_features=n_features,
@@ -238,7 +238,7 @@ def test_no_format(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 def test_tabs_between_times_of_day(tmp_path: Path) -> None:
-    """Cells such as 12:30 look like features; what is said of the header tells that they are none."""
+    """Cells such as 12:30 look like features; the option `header` shows that they are not."""
     path = write(tmp_path, "0.5\t12:30\t2\n1.5\t13:45\t3\n")
     model = forest(schema=Schema(("a", "b", "c"), (None, ("12:30", "13:45"), None), library="LightGBM"))
     with pytest.raises(InputError, match=r"no feature 12 .*; if this is CSV with tabs, say --format csv"):
@@ -327,7 +327,7 @@ def test_csv_without_header(tmp_path: Path, delimiter: str) -> None:
     features = read(write(tmp_path, delimiter.join("123") + "\n"))
     np.testing.assert_array_equal(features.values, [[1, 2, 3]])
     assert features.labels is None
-    # As LightGBM: one column more, and the first is the label.
+    # As in LightGBM: with one more column, the first is the label.
     labelled = read(write(tmp_path, delimiter.join("9123") + "\r\n" + delimiter.join("8456")))
     np.testing.assert_array_equal(labelled.values, [[1, 2, 3], [4, 5, 6]])
     np.testing.assert_array_equal(labelled.labels, [9, 8])
@@ -376,7 +376,7 @@ def test_csv_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(read(path, n_threads=2).values, X)
 
 
-#: Rows of two numbers and a text between them, in which quotes, line ends and doubled quotes stand.
+#: Rows of two numbers with a string between them that holds quotes, line ends and doubled quotes.
 ODD_ROWS = [
     "1,x,2",
     '3,"a,b",4',
@@ -441,7 +441,7 @@ def test_csv_with_an_endless_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_pyarrow_has_no_python_file_to_read_csv_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, n_threads: int
 ) -> None:
-    """Its threads would wait for the interpreter, and die with the process where that ends before them."""
+    """Its threads would wait for the interpreter, and crash if the process ends before them."""
     readers: set[threading.Thread] = set()
 
     class Watched(io.FileIO):
@@ -512,7 +512,7 @@ def test_csv_categories_that_look_missing_are_refused(tmp_path: Path, text: str,
 
 
 def catboost(*texts: str, hashed: bool) -> Forest:
-    """A forest whose column b_c holds these categories, as files do, or their hashes."""
+    """A forest whose column b_c holds these categories, as strings from a file or as hashes."""
     whole = [int(text) for text in texts if re.fullmatch("-?[1-9][0-9]*|0", text)]
     known = tuple(hashed_names(texts)) if hashed else (*texts, *whole)
     return forest(schema=Schema(("a", "b_c", "d"), (None, known, None), library="CatBoost"))
@@ -525,7 +525,7 @@ def catboost(*texts: str, hashed: bool) -> Forest:
         (("True", "False"), [0, 1]),
         (("TRUE", "FALSE"), [None, None]),
         (("False", "x"), [None, 0]),
-        (("x", "1", "0"), [1, 2]),  # as CatBoost writes truth values
+        (("x", "1", "0"), [1, 2]),  # as CatBoost writes booleans
         (("1",), [0, None]),
         (("x", "y"), [None, None]),
     ],
@@ -547,14 +547,14 @@ def test_csv_truth_values_of_every_spelling(tmp_path: Path, text: str, hashed: b
         read(path, catboost("0", text, hashed=hashed))
 
 
-#: How a CSV file may spell the whole number 7, beside plainly.
+#: Other spellings of the integer 7 in a CSV file.
 SPELLINGS = ["07", "+7", " 7", "7 ", "7.0", "7.", "7e0", "70E-1"]
 
 
 @pytest.mark.parametrize("cell", ["7", '"7"', *SPELLINGS])
 @pytest.mark.parametrize("kind", ["whole numbers", "texts", "hashes"])
 def test_csv_spellings_of_whole_numbers(tmp_path: Path, cell: str, kind: str) -> None:
-    """None of them is silently a category that the model has not seen."""
+    """None of them may silently become a category that the model has not seen."""
     known = ("-5", "7") if kind == "whole numbers" else ("-5", "7", "red")
     path = write(tmp_path, f"a,b_c,d\n1,-5,3\n1,-5,3\n1,{cell},3\n")
     model = catboost(*known, hashed=kind == "hashes")
@@ -566,7 +566,7 @@ def test_csv_spellings_of_whole_numbers(tmp_path: Path, cell: str, kind: str) ->
 
 
 def test_csv_texts_that_look_like_whole_numbers(tmp_path: Path) -> None:
-    """Those that the model knows, and those whose plain spelling it does not know either, are what they are."""
+    """Strings that the model knows, or whose plain spelling it does not know either, are kept as they are."""
     known = ("01", "+1", "1.0", " 1", "red", "8")
     for hashed in (True, False):
         cells = [*known, "007", "1_0", "+", "2.5", "-0", "1e999", "9" * 5000]
@@ -575,7 +575,7 @@ def test_csv_texts_that_look_like_whole_numbers(tmp_path: Path) -> None:
         np.testing.assert_array_equal(codes, [*range(6), *[np.nan] * 7])
 
 
-#: A node that tests column b_c as a category, of a model whose file does not tell which columns hold texts.
+#: A node that tests column b_c as a category, for a model whose file does not say which columns hold strings.
 UNTOLD = {
     "feature": 1,
     "routing": np.array([CATEGORICAL], np.uint8),
@@ -606,7 +606,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_csv_columns_that_begin_blank(
     tmp_path: Path, model: dict[str, Any], rows: list[str], codes: list[list[float | None]], n_threads: int
 ) -> None:
-    """What a column holds is decided where it begins to hold something, however far down."""
+    """A column's type is decided at its first non-empty cell, however far down."""
     path = write(tmp_path, "a,b_c,d\n" + BLANK + "".join(f"{row}\n" for row in rows * 50))
     got = read(path, forest(**{"schema": Schema(("a", "b_c", "d")), **model}), n_threads=n_threads)
     np.testing.assert_array_equal(got.values, np.array([[1, None, None]] * 300 + codes * 50, np.float64))
@@ -659,7 +659,7 @@ def test_a_parquet_file_with_a_name_that_is_no_utf_8(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", ["csv", "svmlight"])
 @pytest.mark.parametrize("stdin", [False, True])
 def test_a_text_that_is_cut_while_it_is_read(tmp_path: Path, format: str, stdin: bool) -> None:
-    """At the end of a row, too, where nothing else tells of it."""
+    """Also when cut at the end of a row, where nothing else reveals it."""
     row = "1,2,3\n" if format == "csv" else "1 0:1 1:2 2:3\n"
     path = write(tmp_path, row * 1_500_000)
     cut = len(row) * 1_400_000

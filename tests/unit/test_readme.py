@@ -1,4 +1,4 @@
-"""README cannot drift: its code lines run, its tables are those of the code."""
+"""README stays correct: its code lines run, and its tables agree with the code."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def test_every_block_is_python_or_shell() -> None:
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What README's lines take as given: a model and rows in the folder where they run, a training set."""
+    """What README's lines presuppose: a model and rows in the working folder, and a training set."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 5))
     grade = np.digitize(X[:, 0] + X[:, 1] ** 2, [0, 1, 2])
     small = {"min_data_in_leaf": 2, "min_data_in_bin": 1, "verbose": -1, "num_threads": 1}
-    data = lgb.Dataset(X, grade, group=[20] * 6)  # of few rows: README trains 1,000 trees
+    data = lgb.Dataset(X, grade, group=[20] * 6)  # few rows, since README trains 1,000 trees
     booster = lgb.train({"objective": "lambdarank", **small}, lgb.Dataset(X, grade, group=[20] * 6), 5)
     booster.save_model("model.txt")
     lines = [
@@ -61,7 +61,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def statements(block: str) -> Iterator[tuple[ast.stmt, str]]:
-    """Each statement of a block, with its lines."""
+    """Each statement of a block, with its source lines."""
     for statement in ast.parse(block).body:
         yield statement, "\n".join(block.splitlines()[statement.lineno - 1 : statement.end_lineno])
 
@@ -69,7 +69,7 @@ def statements(block: str) -> Iterator[tuple[ast.stmt, str]]:
 def run(block: str, names: dict[str, Any]) -> None:
     """Run a block, a statement at a time; an expression whose comment is a value must have that value."""
     for statement, lines in statements(block):
-        print(lines)  # which one failed
+        print(lines)  # shows which statement failed
         if not isinstance(statement, ast.Expr):
             exec(compile(ast.Module([statement], []), "README.md", "exec"), names)
             continue
@@ -100,7 +100,7 @@ TINY = (
 
 
 def gpu_missing() -> str:
-    """Why README's lines for GPUs cannot run here; empty where they can."""
+    """Why README's lines for GPUs cannot run here; empty if they can."""
     try:
         gpuqs.from_model(TINY).to("cuda:1")
     except DeviceError as error:
@@ -112,7 +112,7 @@ MISSING = gpu_missing()
 
 
 def test_gpu_lines_compile_and_ask_for_a_device(names: dict[str, Any]) -> None:
-    """Where there is no GPU: what each line calls is there, and says that the device is missing."""
+    """Without a GPU, everything that a line calls must exist, and report that the device is missing."""
     (block,) = ON_GPU
     asks = [(statement, lines) for statement, lines in statements(block) if "cuda" in lines]
     assert len(list(statements(block))) == 5 and len(asks) == 2

@@ -1,4 +1,4 @@
-"""Files that keep ranks: the same scores at once, and nothing in them is believed."""
+"""Files that keep ranks give the same scores without preparation, and none of their content is trusted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ X = probing_documents(np.random.default_rng(4), FOREST, 100)
 
 
 def sorts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows with every forest whose thresholds are sorted."""
+    """A list that grows with every forest whose thresholds are sorted."""
     done: list[int] = []
     sort = ranks._sorted
     monkeypatch.setattr(ranks, "_sorted", lambda columns: (done.append(len(columns)), sort(columns))[1])
@@ -189,7 +189,7 @@ def test_kept_arrays_lie_in_the_file_and_apart(field: str, value: Any, says: str
 
 
 def of_thresholds(n: int) -> Forest:
-    """Stumps that test one feature, each against another number."""
+    """Stumps that test one feature, each with a different threshold."""
     return Forest(
         node_offsets=np.arange(n + 1),
         leaf_offsets=2 * np.arange(n + 1),

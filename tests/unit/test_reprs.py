@@ -1,4 +1,4 @@
-"""What public objects say of themselves: one short line each, whatever they hold."""
+"""The repr of public objects is one short line, whatever they hold."""
 
 from __future__ import annotations
 

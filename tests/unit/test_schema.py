@@ -1,4 +1,4 @@
-"""The schema: what tables are coded by, how its places are told, and what is refused."""
+"""The schema: how tables are coded, how columns are identified, and what is refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def forest_of(**fields: Any) -> Forest:
 
 def read(X: Any, schema: Schema, **fields: Any) -> np.ndarray:
     forest = forest_of(schema=schema, categorical=float(bool(schema.in_order)), **fields)
-    if schema.in_order:  # the trees test the first column alone, by sets of categories
+    if schema.in_order:  # the trees test only the first column, by category sets
         forest = dataclasses.replace(forest, feature=np.zeros_like(forest.feature))
     documents = as_documents(X, forest)
     return np.concatenate([documents.chunk(0, 2), documents.chunk(2, documents.n)])
@@ -145,7 +145,7 @@ def test_scikit_learn_reads_the_numbers_of_category_columns() -> None:
 @pytest.mark.parametrize("told", [["t", "w"], ["w", "t"], (0, 1), {"w": [10, 20, 30], "t": np.array(["x", "y", "z"])}])
 def test_places_are_told_and_kept(told: Any, tmp_path: Path) -> None:
     forest = forest_of(schema=IN_ORDER)
-    forest = dataclasses.replace(forest, feature=np.full_like(forest.feature, 2))  # whose thresholds are any numbers
+    forest = dataclasses.replace(forest, feature=np.full_like(forest.feature, 2))  # column 2 has arbitrary thresholds
     model = gpuqs.from_model(forest, categories=told)
     placed = dataclasses.replace(PLACED, stated=(0, 1))
     assert model.forest.schema == placed
@@ -186,7 +186,7 @@ def test_numbers_of_columns_that_are_named_are_categories_by_value(tmp_path: Pat
     np.testing.assert_array_equal(chunk[:, 1], [2, 0, 1, 0])
     with pytest.raises(InputError, match=r"'w' holds numbers, which XGBoost does not take.*categories=\[column\]"):
         read(frame, schema)
-    frame.to_csv(tmp_path / "rows.csv", index=False)  # whose numbers are all read as fractions
+    frame.to_csv(tmp_path / "rows.csv", index=False)  # read back, all its numbers are floats
     with pytest.raises(InputError, match="column 'w' holds numbers, which XGBoost does not take"):
         list(open_documents(tmp_path / "rows.csv", forest_of(schema=schema)))
     (rows,) = open_documents(tmp_path / "rows.csv", model.forest)
@@ -211,7 +211,7 @@ def test_columns_that_cannot_be_read_are_named() -> None:
 @pytest.mark.parametrize("n", [2, 8000])
 @pytest.mark.parametrize("known", [(("x", "y"), None, None), ()], ids=["categories", "numbers"])
 def test_objects_that_are_numbers_are_catboosts(n: int, known: tuple) -> None:
-    """As `pandas.DataFrame(array of objects)` and a row of `iloc` have them; few rows are taken out at once."""
+    """As in `pandas.DataFrame(array of objects)` and a row of `iloc`; few rows are read in one pass."""
     schema = Schema(NAMES, known, library="CatBoost")
     w, v = np.resize(np.array([None, 2**60 + 1, True, 0.1, np.nan], object), n), np.arange(n) / 2
     frame = pd.DataFrame({"v": v, "w": w, "t": np.resize(["y", "x"], n) if known else v})
@@ -224,7 +224,7 @@ def test_objects_that_are_numbers_are_catboosts(n: int, known: tuple) -> None:
 
 
 def test_categories_of_what_catboost_compares_as_numbers_are_refused() -> None:
-    """What it would compare with borders were the codes of categories, or their hashes."""
+    """CatBoost would compare the codes of categories, or their hashes, with borders."""
     for known, its in (((("x", "y"), None, None), "'t'"), ((), "none")):
         for named in ({"w": [3, 1]}, ["w"]):
             with pytest.raises(InputError, match=f"names 'w', whose numbers .* its category columns are {its}"):
@@ -232,7 +232,7 @@ def test_categories_of_what_catboost_compares_as_numbers_are_refused() -> None:
 
 
 def test_categories_that_a_catboost_model_tells_are_not_told_otherwise() -> None:
-    """It has hashes, in an order that nobody knows; a list in another order gave other scores."""
+    """The model has hashes in an unknown order; a list in another order would change scores."""
     hashed = tuple(map(name_of_hash, text_hashes(["red", "big", "7"]).tolist()))
     for known in (hashed, ("red", "big", "7")):
         schema = Schema(NAMES, (known, None, None), library="CatBoost")
@@ -245,7 +245,7 @@ def test_categories_that_a_catboost_model_tells_are_not_told_otherwise() -> None
 
 @pytest.mark.parametrize("library", ["scikit-learn", "LightGBM", "XGBoost"])
 def test_columns_of_objects_that_are_numbers(library: str) -> None:
-    """The mend that is told makes them columns of numbers."""
+    """The suggested fix turns them into columns of numbers."""
     schema = Schema(NAMES, (("x", "y"), None, None), library=library)
     frame = pd.DataFrame({"t": pd.Categorical(["y", "x"]), "w": np.array([1, 2], object), "v": [0.5, 1.5]})
     with pytest.raises(InputError, match=r"column 'w' has dtype object, .* numbers, cast it"):
@@ -255,7 +255,7 @@ def test_columns_of_objects_that_are_numbers(library: str) -> None:
 
 @pytest.mark.parametrize("values", [[True, 1, 2], [1, True, 2], [1.0, 1, True]], ids=str)
 def test_few_rows_of_objects_are_coded_as_many_are(values: list[Any]) -> None:
-    """Few are taken out at once; pandas itself takes 1 and True for one."""
+    """Few rows are read in one pass; pandas itself treats 1 and True as the same value."""
     schema = Schema(NAMES, (("x", "y"), (0, 1, 2), None), library="LightGBM")
     few = pd.DataFrame({"t": ["x", "y", "x"], "w": np.array(values, object), "v": [0.5, 1.5, 2.5]})
     many = pd.concat([few] * 2000, ignore_index=True)
@@ -325,7 +325,7 @@ def test_columns_that_are_there_twice() -> None:
 
 
 def test_whole_numbers_are_rounded_once() -> None:
-    """To float32 at once, as XGBoost does: by way of float64 this one ends elsewhere."""
+    """Directly to float32, as XGBoost does: via float64 this integer rounds differently."""
     big = 2**61 + 2**37 + 1
     assert np.float32(np.int64(big)) != np.float32(np.float64(big))
     columns = {"t": [big, big], "w": [0.5, 0.5], "v": [big + 1, 2**63 - 1]}
@@ -342,7 +342,7 @@ def test_whole_numbers_are_rounded_once() -> None:
 
 
 def test_scikit_learn_rounds_frames_of_several_types_twice() -> None:
-    """It makes one array of the frame first, and then float32 of that."""
+    """It first converts the frame to one array, and then this array to float32."""
     big = 2**61 + 2**37 + 1
     mixed = pd.DataFrame({"t": [big], "w": [0.5], "v": [1]})
     schema = Schema(NAMES, library="scikit-learn")
@@ -361,7 +361,7 @@ def test_frames_over_memory_that_is_not_aligned() -> None:
 
 
 class OnlyDlpack:
-    """An array on the CPU that offers itself in one way only."""
+    """An array on the CPU that supports only DLPack."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -374,7 +374,7 @@ class OnlyDlpack:
 
 
 class WithGradient(OnlyDlpack):
-    """As a tensor of PyTorch that keeps its history."""
+    """Like a PyTorch tensor that requires a gradient."""
 
     requires_grad = True
 
@@ -395,7 +395,7 @@ def test_arrays_of_other_libraries_on_the_cpu(kind: type) -> None:
 
 
 def strangers() -> dict[str, tuple[Any, str]]:
-    """What is no table of documents: an object, and what the error says."""
+    """Objects that are not tables of documents, with the error message."""
     X = np.zeros((4, 3))
     frame = pd.DataFrame(X)
     return {

@@ -1,4 +1,4 @@
-"""Documents and the answer in one memory: refused, for the first would change while they are read."""
+"""Documents and the answer that share memory are refused: documents would change while they are read."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_out_that_shares_memory_with_documents() -> None:
         MODEL.predict(buffer, "raw", out=buffer.reshape(-1)[:300])
     with pytest.raises(InputError, match="shares memory"):
         MODEL.predict(buffer[:200], "raw", out=buffer.reshape(-1)[150:350])
-    columns = np.zeros((n + 1, 200)).T  # a column beside the documents' is their neighbour, no part of them
+    columns = np.zeros((n + 1, 200)).T  # a column next to the documents does not overlap them
     beside = columns[:, n]
     assert MODEL.predict(columns[:, :n], "raw", out=beside) is beside
 
 
 def overlapping() -> dict[str, Callable[[np.ndarray], Any]]:
-    """What holds documents in the memory of an array [D, 8] of float64, by the name of what reads it."""
+    """Inputs whose documents lie in the memory of a float64 array [D, 8], by the name of the reader."""
 
     class Array:
         def __init__(self, array: np.ndarray) -> None:
@@ -92,7 +92,7 @@ def overlapping() -> dict[str, Callable[[np.ndarray], Any]]:
     }
 
 
-#: Whose columns lie one behind the other.
+#: Inputs whose columns are contiguous.
 BY_COLUMN = (
     *("frame of columns", "frame of two types", "frame with masks"),
     *("Arrow table", "pandas of Arrow", "polars", "CSC"),
@@ -136,7 +136,7 @@ def test_out_that_is_a_column_beside_the_features(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_margin_in_the_memory_of_out() -> None:
-    """Is copied before anything is written."""
+    """The margin is copied before anything is written."""
     X, memory = np.random.default_rng(1).normal(size=(3000, 8)), np.random.default_rng(2).normal(size=3001)
     expected = MODEL.predict(X, "raw", base_margin=memory[1:].copy())
     np.testing.assert_array_equal(MODEL.predict(X, "raw", base_margin=memory[1:], out=memory[:-1]), expected)

@@ -1,4 +1,4 @@
-"""scikit-learn's estimators: what each array means; what is not evaluated, and pickles, refused by name."""
+"""scikit-learn's estimators: the meaning of each array; unsupported estimators and pickles are refused by name."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_isolation_link() -> None:
 
 
 def hist(values: Any, **params: Any) -> Any:
-    """An estimator of one categorical feature, the second of two columns; and of numbers in the first."""
+    """An estimator with numbers in the first column and one categorical feature in the second."""
     values = np.asarray(values)
     documents = np.empty((len(values) * 20, 2), values.dtype)
     documents[:, 0], documents[:, 1] = np.resize([0, 1], len(documents)), np.resize(values, len(documents))
@@ -197,7 +197,7 @@ def test_estimators_whose_parts_do_not_fit_together(kind: Any, change: Any) -> N
 @pytest.mark.parametrize("child", [-2, 3, 4])
 @pytest.mark.parametrize("kind", [ensemble.RandomForestRegressor, ensemble.HistGradientBoostingRegressor])
 def test_children_outside_of_their_tree(kind: Any, child: int) -> None:
-    """Of trees of three nodes, which are read together: node 4 is one of the next tree's."""
+    """Trees of three nodes, which are read together: node 4 belongs to the next tree."""
     X = np.random.default_rng(0).normal(size=(300, 3))
     size = {"max_depth": 1, "random_state": 0} | ({} if "Forest" in kind.__name__ else {"max_iter": 4})
     model = kind(**size).fit(X, X[:, 0])
@@ -222,7 +222,7 @@ class Doubled(ensemble.RandomForestRegressor):
 
 
 class Renamed(ensemble.RandomForestRegressor):
-    """Another name, the same predictions."""
+    """A subclass with another name and the same predictions."""
 
 
 def two_targets(kind: Any) -> Any:

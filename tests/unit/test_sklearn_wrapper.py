@@ -1,4 +1,4 @@
-"""Wrapped models as scikit-learn's estimators: its own checks, parameters, clones, pickles, documents, errors."""
+"""Wrapped models as scikit-learn estimators: its own checks, parameters, clones, pickles, documents, errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from gpuqs.sklearn import GpuqsClassifier, GpuqsOutlierDetector, GpuqsRegressor,
 
 # -- scikit-learn's checks ---------------------------------------------------------------------
 
-#: Checks that a wrapper as it is does not pass, since they fit data sets of their own.
+#: Checks that an unmodified wrapper does not pass, since they fit their own data sets.
 OTHER_DATA = {
     *("check_fit_score_takes_y", "check_estimators_overwrite_params", "check_dont_overwrite_parameters"),
     *("check_estimators_fit_returns_self", "check_readonly_memmap_input", "check_n_features_in_after_fitting"),
@@ -57,7 +57,7 @@ OTHER_DATA = {
     *("check_sample_weights_shape", "check_sample_weights_not_overwritten", "check_all_zero_sample_weights_error"),
     *("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
 }
-#: Those that look at how `fit` learns from a target, or at an estimator before it.
+#: Checks of how `fit` learns from a target, or of an estimator before `fit`.
 LEARNING = {
     *("check_classifiers_one_label", "check_classifiers_one_label_sample_weights"),
     *("check_classifiers_regression_target", "check_supervised_y_no_nan", "check_supervised_y_2d"),
@@ -82,7 +82,7 @@ def as_they_are() -> dict[str, Any]:
 
 
 class _Trains(BaseEstimator):
-    """A wrapper whose `fit` trains and wraps, so that checks may fit any data: what predicts is the wrapper's code."""
+    """A wrapper whose `fit` trains and wraps, so that checks can fit any data; predictions use the wrapper's code."""
 
     n_threads, precision = None, "exact"
 
@@ -146,7 +146,7 @@ def cases() -> list[Any]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("group", "name", "check"), cases())
 def test_estimator_checks(group: str, name: str, check: Any) -> None:
-    """Every check of scikit-learn passes, but for those listed, each of which fails."""
+    """Every check of scikit-learn passes, except the listed ones, each of which fails."""
     if group == "wrapped":
         estimator, failing = as_they_are()[name], OTHER_DATA | LEARNING
     else:
@@ -260,7 +260,7 @@ def test_classes_given(tmp_path: Any) -> None:
     wrapper = wrap(tmp_path / "model.txt", classes=["no", "yes"])
     np.testing.assert_array_equal(wrapper.predict(X), estimator.predict(X))
     np.testing.assert_array_equal(wrapper.classes_, estimator.classes_)
-    renamed = wrap(estimator, classes=["yes", "no"])  # in the order of the model's own, so that these change places
+    renamed = wrap(estimator, classes=["yes", "no"])  # positions follow the model's classes, which sort the other way
     np.testing.assert_array_equal(renamed.predict(X) == "yes", estimator.predict(X) == "no")
     with pytest.raises(ValueError, match="classes has 3 labels; the model has 2 classes"):
         wrap(tmp_path / "model.txt", classes=["a", "b", "c"])
@@ -418,7 +418,7 @@ def test_lists_integers_and_objects() -> None:
 
 
 class ArrayLike:
-    """An array by its interface alone."""
+    """An array only by its interface."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
@@ -449,7 +449,7 @@ def test_without_scikit_learn() -> None:
     ids=["uint64 and int64", "int64", "a last NUL", "a NUL"],
 )
 def test_labels_that_numpy_takes_for_each_other(labels: np.ndarray, tmp_path: Path) -> None:
-    """As an array of mixed types, or of texts of one length, has them."""
+    """Labels as they appear in an array of mixed types, or of strings of one length."""
     X = np.arange(3.0)[:, None]
     tree = DecisionTreeClassifier().fit(X, labels)
     model, wrapper = gpuqs.from_model(tree), wrap(tree)

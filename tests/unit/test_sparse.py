@@ -225,14 +225,14 @@ def test_untested_columns_are_not_looked_at() -> None:
     untested = np.flatnonzero(model.forest.place_of[S.indices] < 0)
     want = model.predict(S)
     S.data[untested] = np.nan
-    S.indices[untested] = 0  # column 0, many times in a row
+    S.indices[untested] = 0  # column 0 repeatedly in the same row
     np.testing.assert_array_equal(model.predict(S), want)
 
 
 def test_what_lightgbm_takes_for_zero_or_not() -> None:
     forest = replace(random_forest(np.random.default_rng(1), n_features=4), source="LightGBM 4")
     for X in (sp.csr_matrix(np.full((1, 4), -ZERO_THRESHOLD)), sp.csc_matrix(np.full((1, 4), np.float32(-1e-35)))):
-        with pytest.raises(InputError, match="which LightGBM takes for zero or not"):
+        with pytest.raises(InputError, match="which LightGBM takes for zero in some sparse formats only"):
             Model(forest).predict(X)
         Model(replace(forest, source="scikit-learn")).predict(X)
 

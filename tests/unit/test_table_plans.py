@@ -1,4 +1,4 @@
-"""Plans of tables that are kept from call to call: answers and errors are those of a forest that never saw a table."""
+"""Cached plans for tables give the same answers and errors as a forest that has not seen any table."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def fresh(forest: Forest) -> Forest:
 
 
 def as_ever(forest: Forest, *tables: Any) -> None:
-    """What one forest makes of tables by turns is what others make of each that saw no other."""
+    """One forest gives, for tables in alternation, the outcomes of fresh forests that see one table each."""
     expected = [outcome(X, fresh(forest)) for X in tables]
     for _ in range(2):
         for X, one in zip(tables, expected, strict=True):
@@ -160,7 +160,7 @@ def arrow_tables() -> list[Any]:
         pa.chunked_array([nulls[0][:3], nulls[0][3:]]),
         pa.chunked_array([dictionary(["x", "y", "z"])[:3], dictionary(["z", "y", "x"])[3:]]),
     ]
-    if hasattr(pa, "bool8"):  # an extension type of numbers, which are none to pyarrow
+    if hasattr(pa, "bool8"):  # an extension type, which pyarrow does not treat as numbers
         columns.append(pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1] * N, pa.int8())))
     tables += map(with_c, columns)
     tables += [with_c(nulls[0]).slice(1, 5), with_c(pa.array([None, True] * 6)[3:10])]
@@ -203,7 +203,7 @@ def test_tables_by_turns(kind: str, library: str) -> None:
     order = np.random.default_rng(2)
     expected = [outcome(X, fresh(forest)) for X in tables]
     assert len(set(expected)) > 6
-    for at in range(len(tables)):  # each with every other between two of its calls
+    for at in range(len(tables)):  # for each table, call every other one between two of its calls
         for other in range(len(tables)):
             for one in (at, other):
                 assert outcome(tables[one], forest) == expected[one], (at, other)
@@ -246,7 +246,7 @@ def test_frames_that_are_renamed_in_place() -> None:
     np.testing.assert_array_equal(as_documents(frame, forest).chunk(0, N), rows[:, [1, 0, 2]])
     try:
         frame.columns.values[:] = [*"cba"]
-    except ValueError:  # newer pandas lets nobody
+    except ValueError:  # newer pandas forbids it
         return
     np.testing.assert_array_equal(as_documents(frame, forest).chunk(0, N), rows[:, [2, 1, 0]])
 
@@ -269,7 +269,7 @@ def test_labels_that_are_equal_and_other_texts() -> None:
 
 
 def test_categories_in_another_order() -> None:
-    """Two unordered types of categories are equal in any order, and their codes mean other ones."""
+    """Unordered category types compare equal in any order, although their codes then stand for other categories."""
     frames = [
         pd.DataFrame({"a": 1.0, "b": 2.0, "c": pd.Categorical.from_codes([0, 1, 2], list(levels))})
         for levels in permutations("xyz")
@@ -338,7 +338,7 @@ def test_models_whose_features_have_one_name_take_no_tables(names: tuple[str, ..
 
 
 def test_texts_and_categories_of_one_name() -> None:
-    """NumPy's type of objects is equal to any class."""
+    """NumPy's object dtype compares equal to any class."""
     forest = forests()["placed"]
     values = ["y", "x", None]
     texts = pd.DataFrame({"a": 1.0, "b": 2.0, "c": pd.Series(values, dtype=object)})
@@ -352,11 +352,11 @@ def test_texts_and_categories_of_one_name() -> None:
     [*("float64", "float32", "bool_"), *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))],
 )
 def test_numbers_of_every_type_from_any_place(kind: str, dtype: str) -> None:
-    """Rounded once, in chunks that begin anywhere, null at first nowhere, then here and there."""
+    """Rounded once, in chunks that begin anywhere, with no, some and all values null."""
     forest = forests()[dtype]
     rng = np.random.default_rng(3)
     values = np.frombuffer(rng.bytes(8 * 40), "u8").astype("i8").astype(kind if kind != "bool_" else "i8")
-    if kind.endswith("64"):  # an odd one in the midst of two floats, which the nearest double hides
+    if kind.endswith("64"):  # just above the midpoint of two float32; rounding to float64 first loses that
         values[::3] = np.dtype(kind).type(2**62 + 2**38 + 1)
     values = values % 2 == 0 if kind == "bool_" else values
     with np.errstate(over="ignore"):
@@ -464,7 +464,7 @@ def test_models_and_tables_are_freed_at_once(kind: str) -> None:
     for X in tables:
         model.predict(X)
     freed = [weakref.ref(one) for one in (model, model.forest, frame, numbers)]
-    gc.disable()  # no circle of references for it to find
+    gc.disable()  # memory must be freed without it
     try:
         tables.clear()
         del frame, X, numbers
@@ -512,7 +512,7 @@ def test_few_rows_are_scored_as_many(n: int, output: Any) -> None:
 
 
 def test_a_plan_serves_few_rows_of_matrices_too() -> None:
-    """What `tune` finds, whatever was scored before."""
+    """A matrix is scored with the plan found by `tune`, whatever was scored before."""
     sp = pytest.importorskip("scipy.sparse")
     model = Model(random_forest(np.random.default_rng(5), n_features=12, n_trees=8, max_leaves=4))
     X = sp.random(40, 12, 0.5, "csr", random_state=0)

@@ -1,4 +1,4 @@
-"""How many threads there are, what happens where none can be started, and at the end of the process."""
+"""How many threads are used, and what happens if none can be started, or when the process ends."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_threadpoolctl_limits_the_calling_thread() -> None:
         other = threading.Thread(target=lambda: elsewhere.append(default_threads()))
         other.start()
         other.join()
-    assert elsewhere == [4]  # as of OpenMP's runtimes
+    assert elsewhere == [4]  # other threads keep their limit, as with OpenMP runtimes
     with threadpool_limits(1, user_api="blas"):
         assert default_threads() == 4
     with threadpool_limits(50):
@@ -196,7 +196,7 @@ assert threads() == before + 4, threads()
 
 
 def run(script: str, **limits: int) -> subprocess.CompletedProcess[str]:
-    """Run a script in a process of its own, under limits of the system."""
+    """Run a script in a separate process under system resource limits."""
 
     def limit() -> None:
         for name, n in limits.items():
@@ -215,7 +215,7 @@ def run(script: str, **limits: int) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the size of stacks is limited as Linux does it")
 def test_where_no_thread_can_be_started_the_caller_does_the_work(tmp_path: Path) -> None:
-    """Stacks that are larger than all memory may be."""
+    """Threads cannot start because their stacks exceed the memory limit."""
     (tmp_path / "documents.svm").write_text("".join(f"{i} 0:{i} 1:2.5\n" for i in range(2000)))
     script = (
         "import threading, numpy as np\n"
@@ -251,12 +251,12 @@ def test_a_process_ends_while_threads_score() -> None:
 
 
 def test_threads_under_threadsanitizer(tmp_path: Path) -> None:
-    """Callers at once, pieces that fail, helpers that are stuck: no race, every piece once, each failure told."""
+    """Concurrent callers, failing pieces, stuck helpers: no race, every piece runs once, each failure is reported."""
     program = tmp_path / "stress"
     sources = [HERE / "stress_threads.cpp", *(KERNELS / "driver" / name for name in ("threads.cpp", "scratch.cpp"))]
     flags = ["-std=c++17", "-O1", "-g1", "-fsanitize=thread", "-pthread", f"-I{KERNELS}", "-o", str(program)]
     subprocess.run([os.environ.get("CXX", "g++"), *flags, *map(str, sources)], check=True, timeout=300)
-    # ThreadSanitizer wants its memory where it expects it.
+    # ThreadSanitizer needs fixed addresses, so address randomization is disabled.
     fixed = ["setarch", platform.machine(), "-R"] if shutil.which("setarch") else []
     done = subprocess.run([*fixed, str(program)], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "finished\n", "")

@@ -1,6 +1,6 @@
-"""Tree programs in machine code: what a disassembler reads, carried out in Python, finds every document's exit leaf.
+"""Tree programs in machine code, disassembled and executed in Python, find every document's exit leaf.
 
-So AVX-512 programs are tested on machines that cannot run them.
+AVX-512 programs are thus tested on machines that cannot run them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def lay_out(forest: Forest) -> BitsliceLayout:
 
 
 class Processor:
-    """Carries out tree programs' instructions on words of one bit a document; notes the planes at each call."""
+    """Executes tree programs' instructions on words with one bit per document; records the planes at each call."""
 
     ORDINARY = re.compile(r"endbr64|prefetcht1 .*|int3|(push|pop) r\w+|mov r\w+, r\w+|add r14, \w+")
 
@@ -72,7 +72,7 @@ class Processor:
                 base, word = re.fullmatch(r"qword ptr \[(\w+)(?: \+ (\w+))?\]", rest).groups("0")  # type: ignore[union-attr]
                 assert base == "r15"
                 self.calls.append([self.planes[k] for k in range(int(word, 0) // 8)])
-                self.registers, self.planes = {}, {}  # the function called may use all of them
+                self.registers, self.planes = {}, {}  # the called function may overwrite all of them
             elif mnemonic == "ret":
                 return
             elif mnemonic.startswith("vmovdqa"):
@@ -102,14 +102,14 @@ class Processor:
 
 
 def words_of_nodes(layout: BitsliceLayout, forest: Forest) -> np.ndarray:
-    """The predicate of each node, by tests alone: the place of its column, threshold and missing values among all."""
+    """Each node's predicate, from its test only: the index of (column, missing goes left, threshold) among all."""
     ranks = layout.ranks
     tests = np.stack([ranks.columns.of_node, (forest.routing & NAN_LEFT) != 0, ranks.of_node])
     return np.unique(tests, axis=1, return_inverse=True)[1].ravel()
 
 
 def exit_leaves(forest: Forest, word: np.ndarray, predicates: list[int]) -> np.ndarray:
-    """Walks [trees, documents]: right where the predicate's bit is set; leaves by number from left to right."""
+    """Exit leaves [trees, documents] by walks that go right if the predicate's bit is set; numbered left to right."""
     leaves = np.zeros((forest.n_trees, N_DOCUMENTS), np.int64)
     for t in range(forest.n_trees):
         first = forest.node_offsets[t]
@@ -138,7 +138,7 @@ def test_programs_find_exit_leaves(assembler: Path, shape: str, registers: str) 
     rng = np.random.default_rng(11)
     forest = random_forest(rng, **FORESTS[shape])
     layout = lay_out(forest)
-    # Mostly one way, differently for each document: random bits alone would leave deep nodes unvisited.
+    # Mostly one direction, different for each document: fully random bits would leave deep nodes unvisited.
     predicates = [
         sum(int(bit) << d for d, bit in enumerate(rng.random(N_DOCUMENTS) < rng.choice([0.05, 0.5, 0.95])))
         for _ in range(layout.n_predicates)
@@ -158,7 +158,7 @@ def test_programs_find_exit_leaves(assembler: Path, shape: str, registers: str) 
 
 @pytest.mark.parametrize("shape", ["random", "oblivious"])
 def test_programs_ask_for_each_line_of_code_ahead(assembler: Path, shape: str) -> None:
-    """Once each, in order, 8 KiB before they run; of what is written between two nodes (a call) no more waits."""
+    """Each line is prefetched once, in order, 8 KiB before it runs, delayed at most by the code between two nodes."""
     layout = lay_out(random_forest(np.random.default_rng(5), **(FORESTS[shape] | {"n_trees": 300})))
     for code in assemble(assembler, (f"{e} {w} trees {trees_line(layout)}" for e, w in WIDTHS)):
         assert isinstance(code, bytes)

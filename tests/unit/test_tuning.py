@@ -1,4 +1,4 @@
-"""Model.tune and its Plan: kept, honoured where it was made, refused where it is no plan; never another score."""
+"""Model.tune and its Plan: saved, used on the machine that made it, refused if invalid; scores never change."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ X = probing_documents(RNG, FOREST, 400)
 
 
 def plan_of(*engines: tuple[str, tuple[tuple[str, int], ...], int], at: tuple[int, ...] = (1, 100)) -> Plan:
-    """A plan for this machine that somebody made up."""
+    """A made-up plan for this machine."""
     default = Candidate("vqs", (), 1, 4.0, 3.0)
     sizes = (Tuned(n, 0, 1, (Candidate(*way, 2.0, 1.5), default)) for n, way in zip(at, engines, strict=True))
     return Plan("0", processor(), *machine(), tuple(sizes))
@@ -64,7 +64,7 @@ def saved(plan: Any, folder: Path, forest: Forest = FOREST) -> Path:
 
 def test_tune_gives_a_plan_for_each_size_and_no_other_score() -> None:
     model, want = Model(FOREST), Model(FOREST).predict(X)
-    hierarchy()  # which is measured once, and not of the budget here
+    hierarchy()  # measured once, outside of the budget here
     plan = model.tune(X, 5.0)
     assert model.plan is plan and [tuned.n_documents for tuned in plan.sizes] == [1, 10, 100, 400]
     assert (plan.processor, plan.isa, plan.compiled) == (processor(), *machine())
@@ -75,7 +75,7 @@ def test_tune_gives_a_plan_for_each_size_and_no_other_score() -> None:
         assert {c.engine for c in tuned.candidates} <= ENGINES.keys()
         assert tuned.best.n_threads <= cpu_fallback.default_threads()
         for c in tuned.candidates:
-            if not c.params and c.n_threads == 1:  # predicted as it is measured, warm
+            if not c.params and c.n_threads == 1:  # both predicted and measured warm
                 assert c.predicted == model._calls.chooser.warm_cost(c.engine, tuned.n_documents, machine())
     for n in (1, 3, 40, 400):
         np.testing.assert_array_equal(model.predict(X[:n]), want[:n])
@@ -138,10 +138,10 @@ def test_threads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         wide.setattr(cpu_fallback, "default_threads", lambda: 3)
         plan = Model(FOREST).tune(X, 3.0, batch_sizes=[400], n_threads=3)
         assert {c.n_threads for c in plan.sizes[0].candidates} >= {1, 3}
-        wide.setattr(cpu_fallback, "default_threads", lambda: 2)  # calls would take no more
+        wide.setattr(cpu_fallback, "default_threads", lambda: 2)  # calls would use no more threads
         plan = Model(FOREST).tune(X, 3.0, batch_sizes=[400], n_threads=3)
         assert {c.n_threads for c in plan.sizes[0].candidates} == {1, 2}
-    # A plan of more threads than a call may have takes what there are.
+    # A plan with more threads than a call may use takes those available.
     monkeypatch.setattr(cpu_fallback, "default_threads", lambda: 1)
     assert threads_of_call(2) == 1 and threads_of_call(2, 3) == 3
 
@@ -183,7 +183,7 @@ def test_a_size_serves_calls_that_are_near_it_by_ratio() -> None:
 
 
 def test_what_is_not_tuned_is_scored_as_without_a_plan() -> None:
-    """Threads of calls far larger than a size are those that they are worth."""
+    """Calls far larger than a tuned size use as many threads as are worthwhile."""
     threads, default = Model(FOREST, plan_of(WALK, BWQS, at=(1, 2_000))), Model(FOREST)
     chooser, here = threads._calls.chooser, machine()
     assert chooser.way(3_000, HOST, here) == Way(*BWQS)
@@ -193,7 +193,7 @@ def test_what_is_not_tuned_is_scored_as_without_a_plan() -> None:
 
 
 def measured(n: int, chosen: str, default: str, **us: float) -> Plan:
-    """A plan that measured engines as they are for so many documents, one thread each."""
+    """A plan that measured engines with default parameters for ``n`` documents, one thread each."""
     names = list(us)
     listed = tuple(Candidate(name, (), 1, 1.0, cost) for name, cost in us.items())
     return Plan("0", processor(), *machine(), (Tuned(n, names.index(chosen), names.index(default), listed),))
@@ -201,8 +201,8 @@ def measured(n: int, chosen: str, default: str, **us: float) -> Plan:
 
 @pytest.fixture
 def made_up_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`vqs` is said to take 10 us for each 8 documents, `rankwalk` 34 for each 32, `bitslice` 48 for each 64;
-    `walk` 4 for each, but of 26 and more 2."""
+    """Predicted costs: `vqs` 10 us per 8 documents, `rankwalk` 34 us per 32, `bitslice` 48 us per 64; `walk` 4 us per
+    document, but 2 us from 26 documents on."""
     steps = {"vqs": (8, 10.0), "rankwalk": (32, 34.0), "bitslice": (64, 48.0)}
     for name, engine in ENGINES.items():
         if engine.device == "cpu":
@@ -222,24 +222,24 @@ def test_measured_costs_of_a_size_correct_those_predicted_near_it() -> None:
         return [Model(FOREST, plan)._calls.chooser.way(n, HOST, here).engine for n in sizes]
 
     assert engines(None, 8, 12, 18, 20, 24, 30, 45) == ["vqs"] * 5 + ["rankwalk", "bitslice"]
-    # What is best for 30 documents, here a default that was kept, is not where others are predicted, and were measured.
+    # The best for 30 documents, here a kept default, is not used at sizes where measured others are predicted faster.
     plan = measured(30, "rankwalk", "rankwalk", rankwalk=35.0, vqs=41.0, bitslice=49.0)
     assert engines(plan, 20, 24, 30, 31, 45) == ["vqs", "vqs", "rankwalk", "rankwalk", "bitslice"]
     plan = measured(12, "rankwalk", "vqs", rankwalk=18.0, vqs=22.0)
     assert engines(plan, 8, 12, 18) == ["vqs", "rankwalk", "rankwalk"]
-    # Predictions that the size found wrong are not gone by: vqs takes twice as long.
+    # Predictions that measurements at the size refuted are not used: vqs takes twice as long.
     plan = measured(64, "bitslice", "bitslice", bitslice=49.0, vqs=162.0)
     assert engines(None, 71, 72) == ["vqs", "vqs"] and engines(plan, 71, 72) == ["bitslice", "bitslice"]
-    # A little faster at the size is not surely faster elsewhere, less so further off; bitslice was not measured at all.
+    # A small lead at the size need not hold elsewhere, least of all far away; bitslice was not measured at all.
     assert engines(measured(12, "rankwalk", "vqs", rankwalk=20.5, vqs=22.0), 11, 12, 13) == ["vqs", "rankwalk", "vqs"]
     plan = measured(64, "rankwalk", "bitslice", rankwalk=40.0, bitslice=49.0)
     assert engines(plan, 60, 64, 45) == ["rankwalk", "rankwalk", "bitslice"]
     assert engines(measured(30, "vqs", "vqs", vqs=20.0), 30, 45) == ["vqs", "bitslice"]
-    # More documents are not expected to take less.
+    # More documents are not expected to take less time.
     assert engines(measured(25, "walk", "rankwalk", walk=30.0, rankwalk=36.0), 25, 30) == ["walk", "rankwalk"]
-    # What lost to the chosen one by turns is not taken to be faster, though it once met a quieter moment.
+    # A candidate that lost to the chosen one in turns does not count as faster, even if it has one lower reading.
     assert engines(measured(40, "bitslice", "bitslice", bitslice=49.0, rankwalk=20.0), 42) == ["bitslice"]
-    # A candidate that is not here, or takes more threads than there are, leaves its size's others to use.
+    # A candidate that is unavailable here, or needs too many threads, does not affect the others of its size.
     listed = [("nope", (), 1), ("vqs", (("tau", 7),), 1), ("qs", (), 1 << 20), ("vqs", (), 1), ("rankwalk", (), 1)]
     candidates = [Candidate(*way, 1.0, us) for way, us in zip(listed, (1.0, 1.0, 1.0, 22.0, 18.0), strict=True)]
     plan = replace(plan, sizes=(Tuned(12, 4, 3, tuple(candidates)),))
@@ -260,11 +260,11 @@ def test_explain_tells_the_threads_that_calls_get(monkeypatch: pytest.MonkeyPatc
 
 def test_plain_calls_take_the_plan_too() -> None:
     model, x = Model(FOREST), X[:1].copy()
-    want = model.predict(x)  # plain calls have kept a program
+    want = model.predict(x)  # plain calls have cached a program
     assert model._plain is not None
-    before = model._plain.exact, model._plain.fast, model._plain.of_often(("exact", None, 0, 2, None))
+    before = model._plain.exact, model._plain.fast, model._plain.for_many_calls(("exact", None, 0, 2, None))
     plan = model.tune(X, 0.1, batch_sizes=[1])
-    after = model._plain.exact, model._plain.fast, model._plain.of_often(("exact", None, 0, 2, None))
+    after = model._plain.exact, model._plain.fast, model._plain.for_many_calls(("exact", None, 0, 2, None))
     assert {*after}.isdisjoint({*before, None})
     np.testing.assert_array_equal(model.predict(x), want)
     several = Model(FOREST, plan_of(WALK, at=(1,)))
@@ -288,7 +288,7 @@ def test_the_plans_threads_score_larger_batches(monkeypatch: pytest.MonkeyPatch)
     for way, n_threads in ((WALK, 2), (BWQS, 1)):
         got.clear()
         np.testing.assert_array_equal(Model(FOREST, plan_of(way, at=(len(X),))).predict(X), want)
-        assert got == [n_threads] * (n_threads > 1)  # one thread needs no question
+        assert got == [n_threads] * (n_threads > 1)  # for one thread nothing is asked
 
 
 def test_explain_tells_predicted_and_measured_costs() -> None:
@@ -470,10 +470,10 @@ def test_a_plan_that_could_not_be_used_or_saved_is_not_made(field: str, value: A
 @pytest.mark.parametrize("n_threads", [0, -1, -(2**31)])
 @pytest.mark.parametrize("engine", [name for name, engine in ENGINES.items() if engine.device == "cpu"])
 def test_fewer_threads_than_one_are_one(engine: str, n_threads: int) -> None:
-    """However they got past the checks."""
-    if ENGINES[engine].supports(FOREST) is not None:
+    """Even if they got past the checks."""
+    if ENGINES[engine].why_not(FOREST) is not None:
         pytest.skip("cannot run the forest")
-    program, rows = ENGINES[engine].prepare(FOREST, "exact"), X[:7]  # one block, whose trees threads share
+    program, rows = ENGINES[engine].prepare(FOREST, "exact"), X[:7]  # one block; threads share its trees
     sums = np.zeros((2, len(rows), 1))
     ENGINES[engine].score(program, rows, sums[0], 1)
     ENGINES[engine].score(program, rows, sums[1], n_threads)
@@ -512,7 +512,7 @@ def test_a_plan_that_is_nested_deep_is_refused(tmp_path: Path) -> None:
 def test_a_plan_that_asks_for_what_is_not_here_is_kept_but_not_used(
     way: tuple[str, dict[str, int]], why: str, tmp_path: Path
 ) -> None:
-    """It may come from a newer gpuqs: the model is sound."""
+    """It may come from a newer gpuqs, so the model is still valid."""
     plan = changed(*CANDIDATE, "engine", to=way[0])
     plan["sizes"][0]["candidates"][0]["params"] = way[1]
     model = gpuqs.load(saved(plan, tmp_path))
@@ -528,7 +528,7 @@ def test_extreme_but_legal_plans_take_bounded_memory() -> None:
     rows = np.random.default_rng(1).normal(size=(150, 1500))
     want = Model(wide).predict(rows)
     for name, engine in ENGINES.items():
-        if engine.device == "cpu" and engine.parameters and engine.supports(wide) is None:
+        if engine.device == "cpu" and engine.parameters and engine.why_not(wide) is None:
             for end in ("lowest", "highest"):
                 params = tuple((p.name, getattr(p, end)) for p in engine.parameters)
                 got = Model(wide, plan_of((name, params, 1), at=(1,))).predict(rows)
@@ -536,7 +536,7 @@ def test_extreme_but_legal_plans_take_bounded_memory() -> None:
 
 
 def test_older_readers_pass_over_the_plan(tmp_path: Path) -> None:
-    """The plan is an entry beside those that every reader of this version looks for, and the version is the same."""
+    """The plan is an additional entry that readers of the same version ignore, and the version is unchanged."""
     with_plan, without = saved(GOOD, tmp_path).read_bytes(), saved(None, tmp_path).read_bytes()
     headers = [json.loads(data[32 : 32 + struct.unpack_from("<I", data, 12)[0]]) for data in (with_plan, without)]
     assert headers[0].pop("plan") == GOOD and headers[0] == headers[1]
@@ -548,7 +548,7 @@ def test_no_plan_is_no_entry(tmp_path: Path) -> None:
 
 
 def test_what_is_measured_decides_which_engines_are_hopeless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the best by prediction takes far longer, those predicted to take as long are measured, too."""
+    """If the predicted best takes far longer, engines predicted to take that long are measured, too."""
     predicted = {"bitslice": 30.0, "rankwalk": 500.0, "walk": 100_000.0}
     taken = {"bitslice": 1.1e-3, "rankwalk": 0.7e-3}
     for costs in ("cost", "warm_cost"):
@@ -565,7 +565,7 @@ ZEN = Hierarchy((32 << 10, 512 << 10, 32 << 20), (3.0, 12.0, 60.0))
 
 
 def guided(forest: Forest, n: int, threads: int = 1) -> list[Candidate]:
-    able = [e.name for e in ENGINES.values() if e.device == "cpu" and e.supports(forest) is None]
+    able = [e.name for e in ENGINES.values() if e.device == "cpu" and e.why_not(forest) is None]
     predict = lambda name, n: ENGINES[name].cost(forest, n)  # noqa: E731
     default = min(able, key=lambda name: predict(name, n) or 1e9)
     return candidates(forest, n, threads, ZEN, predict, Candidate(default, (), 1), able)
@@ -585,7 +585,7 @@ def test_candidates_are_few_legal_and_in_the_order_of_their_cost(n: int) -> None
 
 
 def test_small_batches_get_no_document_blocks_of_their_own() -> None:
-    """A block that holds them all is the default's."""
+    """A block that holds all of them is what the default does."""
     forest = random_forest(np.random.default_rng(0), n_trees=1200, max_leaves=60, shape="complete")
     for c in guided(forest, 5):
         assert dict(c.params).get("document_block", 1) < 16

@@ -23,11 +23,11 @@ from gpuqs.tuning.blocking import (
 )
 from gpuqs.tuning.machine import Hierarchy
 
-#: The paper's AMD Bulldozer (section 5.1): 16 KB, 1 MB and 2 MB; c2, c3 and c4.
+#: The paper's AMD Bulldozer (section 5.1): caches of 16 KB, 1 MB and 2 MB; costs c2, c3 and c4.
 BULLDOZER = Hierarchy((16 << 10, 1 << 20, 2 << 20), (7.3, 25.1, 80.9))
 C2, C3, C4 = BULLDOZER.ratios
 FEATURES = {"Yahoo": 700, "MS": 136, "MQ": 46}
-#: Bytes of a tree's leaf that Table 3's bounds follow from.
+#: Bytes per leaf of a tree from which Table 3's bounds follow.
 LEAF = 64
 BY_NAME = {case.name: case for case in CASES}
 
@@ -45,7 +45,7 @@ def test_there_are_28_range_cases_each_once() -> None:
     ("leaves", "bounds"), {10: (25, 1638, 3276), 50: (5, 327, 655), 150: (1, 109, 218)}.items(), ids=str
 )
 def test_scorers_that_fit_each_cache(leaves: int, bounds: tuple[int, int, int]) -> None:
-    """Table 3. A share of one half makes half of the cache the whole of it."""
+    """Table 3. With a share of one half, half of the cache counts as all of it."""
     cases = (Case("SDS", None, level) for level in (1, 2, 3))
     assert tuple(int(block_sizes(case, work(136, leaves), BULLDOZER, 0.5)[1]) for case in cases) == bounds
 
@@ -54,7 +54,7 @@ def test_scorers_that_fit_each_cache(leaves: int, bounds: tuple[int, int, int]) 
     ("data", "bounds"), {"Yahoo": (5, 373, 747), "MS": (30, 1928, 3856), "MQ": (89, 5720, 11440)}.items(), ids=str
 )
 def test_vectors_that_fit_each_cache(data: str, bounds: tuple[int, int, int]) -> None:
-    """Table 2; the paper's own larger bounds are up to 0.4 % off 4 bytes a feature."""
+    """Table 2; the paper's larger bounds differ by up to 0.4 % from 4 bytes per feature."""
     one = Work(4 * FEATURES[data], 640, 10**6, 10**6)
     got = [block_sizes(Case("DSD", level, None), one, BULLDOZER, 0.5)[0] for level in (1, 2, 3)]
     assert int(got[0]) == bounds[0]
@@ -102,7 +102,7 @@ def test_blocks_take_half_of_a_cache_and_more_of_partly_read_vectors() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_costs_are_those_of_the_tables(name: str, want: float) -> None:
-    """With d = 10 and s = 20; where miss rates are open, the next test looks."""
+    """With d = 10 and s = 20; the next test covers the miss rates that the paper leaves open."""
     assert cost(BY_NAME[name], 10, 20, work(136, 10), BULLDOZER) == pytest.approx(want)
 
 
@@ -124,7 +124,7 @@ def test_miss_rates_that_the_paper_leaves_open() -> None:
     ("scorer", "vector", "counts"),
     [
         (1 << 10, 1 << 10, (4, 10, 10, 4)),
-        (1 << 19, 1 << 10, (3, 10, 6, 4)),  # scenario 2: DSD and SDSD lose what L1 held
+        (1 << 19, 1 << 10, (3, 10, 6, 4)),  # scenario 2: DSD and SDSD lose the content of L1
         (1 << 21, 1 << 10, (2, 10, 3, 4)),
         (1 << 23, 1 << 10, (1, 10, 1, 4)),
         (1 << 10, 1 << 19, (4, 6, 10, 3)),  # and with large vectors SDS and DSDS do
@@ -164,8 +164,8 @@ def test_the_papers_data_sets_leave_the_four_cases(data: str, leaves: int) -> No
 
 
 def test_the_papers_block_of_trees() -> None:
-    """Section 5.3: Yahoo, F = 700, L = 64, tau = 1000, L3 = 2 MB: 75.4 documents, of 4 F + L tau / 8 bytes each, beside
-    4 F bytes of offsets and (12 + L / 8) L bytes of a tree's thresholds, tree ids, leaves and bitvectors."""
+    """Section 5.3: Yahoo, F = 700, L = 64, tau = 1000, L3 = 2 MB: 75.4 documents of 4 F + L tau / 8 bytes each, plus
+    4 F bytes of offsets and, per tree, (12 + L / 8) L bytes of thresholds, tree ids, leaves and bitvectors."""
     features, leaves, trees = 700, 64, 1000
     scorer = 4 * features + (12 + leaves / 8) * leaves * trees
     d = vectors_beside(scorer, 4 * features + leaves / 8 * trees, 2 << 20)
@@ -186,10 +186,10 @@ MACHINES = [
 
 
 def test_proposition_1_by_brute_force() -> None:
-    """Of all 28 cases the best survives, up to the terms that the proposition takes for nothing."""
+    """The best of all 28 cases survives, up to the terms that the proposition neglects."""
     tried = exact = 0
     for machine, features, leaves, eta in product(MACHINES, (46, 136, 220, 700), (8, 10, 32, 50), (1.0, 2.0, 4.0)):
-        one = Work(4 * features, LEAF * leaves, 10**6, 10**6, eta)  # neither n vectors nor m scorers fit L3
+        one = Work(4 * features, LEAF * leaves, 10**6, 10**6, eta)  # neither n vectors nor m scorers fit in L3
         if surviving(one, machine) != SURVIVING:
             continue
         every = sample(one, machine, (1.0,), BY_NAME)
@@ -204,7 +204,7 @@ def test_proposition_1_by_brute_force() -> None:
 
 
 def test_the_proposition_needs_its_conditions() -> None:
-    """With vectors that no cache holds, another case is best: the brute force can fail."""
+    """With vectors that no cache holds, another case is best, so the brute-force test can fail."""
     one = Work(1 << 18, 640, 10**6, 10**6)
     every = sample(one, BULLDOZER, (1.0,), BY_NAME)
     of_four = min(point.cost for point in every if point.case.name in SURVIVING)

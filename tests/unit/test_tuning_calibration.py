@@ -1,4 +1,4 @@
-"""The calibration of engines' costs: bounded, kept once, read by calls, harmless where it is damaged or turned off."""
+"""Calibration of engines' costs: bounded, saved once, used by calls, harmless if damaged or turned off."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuqs.engines import ENGINES
 from gpuqs.engines.base import CALL
 from gpuqs.model import Model
 from gpuqs.tuning import calibration
-from gpuqs.tuning.calibration import LEAST, MEASURED, MOST, SIZES, anew, calibrate, ensure, factor
+from gpuqs.tuning.calibration import LEAST, MEASURED, MOST, SIZES, calibrate, ensure, factor, recalibrate
 
 FOREST = random_forest(np.random.default_rng(0), n_trees=30, max_leaves=16)
 HERE = [name for name in MEASURED if name in ENGINES]
@@ -29,7 +29,7 @@ def _turned_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a new process."""
+    """Reset the state to that of a new process."""
     monkeypatch.setattr(calibration, "_known", {})
     monkeypatch.setattr(calibration, "_asked", set())
 
@@ -39,14 +39,14 @@ def kept(tmp_path: Path) -> list[Path]:
 
 
 def made_up(monkeypatch: pytest.MonkeyPatch, **factors: float) -> list[int]:
-    """A calibration that gives these; the list grows with each."""
+    """Replace calibration by one that gives these factors; the returned list grows with each run."""
     made: list[int] = []
     monkeypatch.setattr(calibration, "calibrate", lambda: made.append(1) or dict(factors))
     return made
 
 
 class Clock:
-    """Each look at it takes so many seconds."""
+    """A clock that advances by a fixed number of seconds at each reading."""
 
     def __init__(self, tick: float) -> None:
         self.time, self.tick = 0.0, tick
@@ -57,7 +57,7 @@ class Clock:
 
 
 def near_the_best() -> list[str]:
-    """The engines that are measured: those that may be chosen for one of the sizes."""
+    """The engines that are measured, which are those that may be chosen for one of the sizes."""
     costs = {n: {name: calibration._kernels(name, calibration.small_forest(), n) for name in HERE} for n in SIZES}
     near = {name for of_size in costs.values() for name, us in of_size.items() if us <= 3 * min(of_size.values())}
     assert {"bitslice", "rankwalk", "walk"} <= near
@@ -72,7 +72,7 @@ def test_factors_are_around_one_and_clamped() -> None:
 
 
 def test_a_busy_machine_is_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two engines one reading in three takes fifty times as long: the least of them counts."""
+    """For two engines, one reading in three takes fifty times as long; the smallest reading counts."""
     calls: dict[str, int] = {}
 
     def now() -> float:
@@ -98,7 +98,7 @@ def test_it_stops_at_its_limit() -> None:
     clock = Clock(1e-4)
     assert calibrate(clock, 0.005) == {}
     assert clock.time < 0.007
-    clock = Clock(0.01)  # every preparation takes long: no call is measured
+    clock = Clock(0.01)  # every preparation takes so long that no call is measured
     assert calibrate(clock, 0.05) == {}
     assert clock.time < 0.07
 
@@ -132,12 +132,12 @@ def test_factors_scale_what_is_not_the_same_for_all(monkeypatch: pytest.MonkeyPa
 
 
 def test_choices_made_before_a_calibration_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the model's calls, plain ones too, whichever model had it taken."""
+    """For all calls of a model, plain ones too, whichever model triggered the calibration."""
     model, X, asked = Model(FOREST), np.zeros((400, FOREST.n_features), np.float32), []
     get = type(model._programs).get
     monkeypatch.setattr(type(model._programs), "get", lambda *a, **k: asked.append(a[1]) or get(*a, **k))
     before = model.engine_for(400)
-    model.predict(X), model.predict(X)  # the first goes by the forest's own arrays
+    model.predict(X), model.predict(X)  # the first call uses the forest's own arrays
     assert asked == [before] and model.engine_for(400) == before
     made_up(monkeypatch, **{name: 0.4 if name == "vqs" else MOST for name in HERE})
     Model(FOREST).warm_up(400)
@@ -180,9 +180,9 @@ def test_what_is_no_file_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch, tmp
     path = calibration._path(machine())
     assert path is not None
     path.parent.mkdir()
-    os.mkfifo(path)  # which would wait for a writer
+    os.mkfifo(path)  # opening it would wait for a writer
     assert factor("walk", machine()) == 1.0
-    assert anew(machine())[0] == {}
+    assert recalibrate(machine())[0] == {}
 
 
 @pytest.mark.parametrize("obstacle", ["a file", "read only", "nowhere", "turned off"])
@@ -199,7 +199,7 @@ def test_where_it_cannot_be_kept_nothing_is_measured(
     else:
         monkeypatch.setenv("GPUQS_CALIBRATE", "0")
     Model(FOREST).warm_up(3)
-    assert anew(machine())[0] == {} and not made and factor("walk", machine()) == 1.0
+    assert recalibrate(machine())[0] == {} and not made and factor("walk", machine()) == 1.0
 
 
 def test_a_machine_that_is_too_busy_is_asked_once_by_each_process(
@@ -217,7 +217,7 @@ def test_factors_outlive_a_calibration_that_fails(monkeypatch: pytest.MonkeyPatc
     made_up(monkeypatch, walk=2.0)
     ensure(machine())
     made_up(monkeypatch)
-    assert anew(machine())[0] == {}
+    assert recalibrate(machine())[0] == {}
     forgotten(monkeypatch)
     assert factor("walk", machine()) == 2.0
 

@@ -75,7 +75,7 @@ def test_nothing_is_overwritten_silently(folder: Path) -> None:
     got = run("tune", "model.gpuqs", "rows.npy", "-o", "model.tuned.gpuqs")
     assert got.exit_code == 1 and "save under another name" in got.output and "Plan" not in got.output
     native.write(FOREST, "again.tuned.gpuqs")
-    got = run("tune", "again.tuned.gpuqs", "rows.npy")  # whose own name the default would be
+    got = run("tune", "again.tuned.gpuqs", "rows.npy")  # the default name would be the input's own
     assert got.exit_code == 2 and "again.tuned.gpuqs exists already" in got.output
     assert Path("model.gpuqs").read_bytes() == before and Path("model.tuned.gpuqs").read_text() == "precious"
 
@@ -158,7 +158,7 @@ def test_calibrate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_of_a_table_are_coded_once(folder: Path) -> None:
-    """Of a CSV with a header, as of an array, the first rows are what is tuned on."""
+    """For a CSV with a header, as for an array, tuning uses the first rows."""
     pytest.importorskip("lightgbm")
     text = io.StringIO()
     np.savetxt(text, np.nan_to_num(X[:30]), delimiter=",")

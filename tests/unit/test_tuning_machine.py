@@ -1,4 +1,4 @@
-"""What is known of a machine: caches of the system, ratios of a chase, whatever either says."""
+"""Facts about a machine: cache sizes from the system and latency ratios from a pointer chase, whatever their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines' parameters: each legal value gives the same bits, each other value is refused by name."""
+"""Engines' parameters: each legal value gives the same bits; other values are refused by name."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ FORESTS = {
 }
 
 
-#: Batches of so many documents, and by how many threads they are scored with parameters: the last is cut into blocks.
+#: (Documents, threads when scored with parameters) of each batch; the last batch is cut into blocks.
 BATCHES = ((1, 1), (9, 2), (301, 1), (700, 3))
 
 
 def answers(engine: Any, forest: Forest, params: dict[str, int], n_threads: tuple[int, ...]) -> list[bytes]:
-    """Scores and leaves of the batches, as bytes: the sums of a Forest's own order tell its trees apart."""
+    """Scores and leaves of the batches, as bytes: exact sums reveal any change in the order of trees."""
     got = []
     for precision in ("exact", "fast"):
         program = engine.prepare(forest, precision, params=params)
@@ -62,7 +62,7 @@ def asked(name: str, kind: str, **params: int) -> list[bytes]:
 
 @pytest.mark.parametrize(
     ("name", "parameter", "kind"),
-    [(name, p, kind) for name, p in TUNED for kind, f in FORESTS.items() if ENGINES[name].supports(f) is None],
+    [(name, p, kind) for name, p in TUNED for kind, f in FORESTS.items() if ENGINES[name].why_not(f) is None],
     ids=lambda v: getattr(v, "name", v),
 )
 def test_no_value_changes_a_bit(name: str, parameter: Parameter, kind: str) -> None:
@@ -74,7 +74,7 @@ def test_no_value_changes_a_bit(name: str, parameter: Parameter, kind: str) -> N
 
 @pytest.mark.parametrize("engine", ON_CPU, ids=lambda engine: engine.name)
 def test_all_parameters_at_their_ends(engine: Any) -> None:
-    kind = next(kind for kind, forest in FORESTS.items() if engine.supports(forest) is None)
+    kind = next(kind for kind, forest in FORESTS.items() if engine.why_not(forest) is None)
     for end in ("lowest", "highest"):
         ends = {parameter.name: getattr(parameter, end) for parameter in engine.parameters}
         assert asked(engine.name, kind, **ends) == wanted(engine.name, kind)
@@ -82,7 +82,7 @@ def test_all_parameters_at_their_ends(engine: Any) -> None:
 
 @every_parameter
 def test_values_out_of_range_are_refused(name: str, parameter: Parameter) -> None:
-    engine, forest = ENGINES[name], next(f for f in FORESTS.values() if ENGINES[name].supports(f) is None)
+    engine, forest = ENGINES[name], next(f for f in FORESTS.values() if ENGINES[name].why_not(f) is None)
     for value in (parameter.lowest - 1, parameter.highest + 1, -(10**400)):
         with pytest.raises(ValueError, match=rf"^{parameter.name} of engine '{name}' must be in \["):
             engine.prepare(forest, "exact", params={parameter.name: value})
@@ -93,7 +93,7 @@ def test_values_out_of_range_are_refused(name: str, parameter: Parameter) -> Non
 
 @pytest.mark.parametrize("engine", ON_CPU, ids=lambda engine: engine.name)
 def test_unknown_parameters_are_refused(engine: Any) -> None:
-    forest = next(forest for forest in FORESTS.values() if engine.supports(forest) is None)
+    forest = next(forest for forest in FORESTS.values() if engine.why_not(forest) is None)
     with pytest.raises(ValueError, match=f"engine '{engine.name}' has no parameter 'tau'; it has "):
         engine.prepare(forest, "exact", params={"tau": 1})
 

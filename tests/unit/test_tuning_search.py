@@ -1,4 +1,4 @@
-"""The search for a plan, with a clock and engines that are made up: what wins, what is kept, and when it ends."""
+"""The search for a plan, with a fake clock and fake engines: what wins, what is kept, and when it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT = Candidate("default", (), 1)
 
 
 class World:
-    """Engines that take so many seconds a call, and give an answer; their work moves the clock."""
+    """Engines with given seconds per call and answers; their work advances the clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **ways: Any) -> None:
         """``ways``: seconds of a call, a function that gives them, or (seconds, answer, seconds to prepare)."""
@@ -75,7 +75,7 @@ def test_the_default_stays_unless_another_is_clearly_faster(monkeypatch: pytest.
 
 
 def test_a_lucky_start_does_not_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty short calls, then longer ones than the default's."""
+    """Twenty short calls, then calls longer than the default's."""
     fades = lambda call: 0.5e-3 if call < 20 else 1.5e-3  # noqa: E731
     (tuned,) = World(monkeypatch, default=1e-3, lucky=fades).tuned(5.0)
     assert tuned.best.engine == "default"
@@ -89,7 +89,7 @@ def test_noise_on_the_default_does_not_lose_it(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("budget", [0.5, 2.0, 10.0])
 def test_the_budget_is_kept(monkeypatch: pytest.MonkeyPatch, budget: float) -> None:
-    """Up to the calls that were begun; candidates whose preparing would not fit are passed over."""
+    """The search ends with the calls in progress; candidates whose preparation would not fit are skipped."""
     slow = {f"way{i}": (0.02, 1.0, 0.1) for i in range(40)}
     world = World(monkeypatch, default=(0.02, 1.0, 0.1), **slow)
     found = world.tuned(budget, [1, 10, 100])
@@ -121,7 +121,7 @@ def test_few_programs_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_scores_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One bit suffices."""
+    """One different bit suffices."""
     world = World(monkeypatch, default=1e-3, wrong=(1e-4, np.nextafter(1.0, 2.0), 0.0))
     with pytest.raises(GpuqsError, match=r"wrong, 1 thread gives other scores than the default"):
         world.tuned(5.0)
@@ -145,7 +145,7 @@ def test_progress_is_told_and_may_stop_it(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_programs_that_take_long_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One took a second, and half a second is left to screen: no other is made."""
+    """If one preparation took a second and half a second is left for screening, no other program is made."""
     world = World(monkeypatch, default=(1e-3, 1.0, 1.0), other=(1e-4, 1.0, 1.0))
     (tuned,) = world.tuned(2.5)
     assert world.prepared == ["default"] and tuned.best.engine == "default" and world.time < 2.5

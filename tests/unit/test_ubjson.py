@@ -1,4 +1,4 @@
-"""UBJSON: every type of value, optimised containers, and bytes that mean harm."""
+"""UBJSON: every type of value, optimised containers, and malicious bytes."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def verify_command(*arguments: object) -> Result:
 
 
 def planted(library: str, name: str, change: Callable[[Forest], Forest], rows: int = 600) -> Check:
-    """The check of a forest that is not quite what the library holds."""
+    """The check of a forest that differs slightly from the library's model."""
     source = open_source(model_bytes(library, name))
     check = Check(source, forest=change(source.forest))
     compare_made_rows(check, rows, 0, 1)
@@ -55,7 +55,7 @@ def planted(library: str, name: str, change: Callable[[Forest], Forest], rows: i
 def test_a_model_from_a_device_that_never_ends() -> None:
     with pytest.raises(ModelFormatError, match="/dev/zero: is in no format that is read") as caught:
         verify("/dev/zero")
-    assert "LightGBM text" in str(caught.value) and "scikit-learn" not in str(caught.value)  # which has no files
+    assert "LightGBM text" in str(caught.value) and "scikit-learn" not in str(caught.value)  # scikit-learn has no files
 
 
 # -- agreement ------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_made_rows_reach_every_node_on_its_threshold(dtype: type, input_dtype: s
                 numeric += 1
                 met += sum((x[rows] == value).any() for value in (low, np.nextafter(low, step(np.inf))))
     assert numeric > 20 and forest.n_nodes - numeric > 20
-    # Beneath a test of the same feature a value may be out of reach by construction.
+    # Below a test of the same feature, a value may be unreachable by construction.
     assert met >= 1.9 * numeric
     assert missing >= 0.6 * forest.n_nodes
 
@@ -277,7 +277,7 @@ def test_a_changed_category_is_found(library: str) -> None:
 )
 def test_a_leaf_value_off_by_one_ulp_is_found(library: str, name: str) -> None:
     forest = gpuqs.from_model(model_bytes(library, name)).forest
-    # The largest value; what is small beside the sums is rounded away, rightly.
+    # The largest value: values that are small compared with the sums are rightly rounded away.
     leaf = int(np.abs(forest.leaf_value[:, 0]).argmax())
     tree = int(np.searchsorted(forest.leaf_offsets, leaf, "right")) - 1
     step = np.dtype(forest.sum_dtype).type

@@ -99,7 +99,7 @@ def test_categories_swapped_are_found(name: str, tmp_path: Path) -> None:
     schema = source.forest.schema
     field = "in_order" if schema.in_order else "categories"
     lists = [known and (*known[:-2], known[-1], known[-2]) for known in getattr(schema, field)]
-    if name == "CatBoost":  # there a whole number and its text are one category
+    if name == "CatBoost":  # there an integer and its string are one category
         lists = [known and known[::-1] for known in getattr(schema, field)]
     for at, known in enumerate(lists):
         if known is None:
@@ -111,7 +111,7 @@ def test_categories_swapped_are_found(name: str, tmp_path: Path) -> None:
         assert not check.certificate.ok
         assert check.certificate.tallies[0].ok, "what arrays say of codes still agrees"
         assert check.certificate.frames[0].startswith("first disagreement about a frame: row ")
-    # Two columns' categories in each other's place.
+    # Swap the categories of two columns.
     swapped = [*getattr(schema, field)]
     first, second = [at for at, known in enumerate(swapped) if known is not None][1:3]
     swapped[first], swapped[second] = swapped[second], swapped[first]
@@ -165,7 +165,7 @@ def catboost_file(folder: Path, columns: list[str]) -> Path:
 @pytest.mark.parametrize("make", [lightgbm_file, xgboost_file, catboost_file])
 @pytest.mark.parametrize("header", [True, False])
 def test_csv_without_names_and_with_numbers_as_categories(tmp_path: Path, header: bool, make: Any) -> None:
-    """The library gets the model's names, and categories of the type that it was trained with."""
+    """The library gets the model's column names, and categories of the type used in training."""
     model, (frame, _) = make(tmp_path, ["a", "t", "w"]), frame_of()
     frame[["a", "t", "w"]].to_csv(tmp_path / "rows.csv", index=False, header=header)
     named = () if make is catboost_file else ("--category", "t", "--category", "w")

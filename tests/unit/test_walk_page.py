@@ -1,4 +1,4 @@
-"""docs/walk.md shows what the layouts and the engine say."""
+"""docs/walk.md agrees with the layouts and the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gpuqs.sklearn.wrap keeps of what it is given, what it must be told, and what it refuses."""
+"""What gpuqs.sklearn.wrap keeps of its input, what callers must specify, and what it refuses."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_wrapper_keeps_its_kind() -> None:
 
 
 def test_pipelines_stay_as_they_were_fitted() -> None:
-    """All their steps: whatever fits a copy or a clone changes neither its answers nor the pipeline it is from."""
+    """All their steps are kept: fitting a copy or a clone changes neither the answers nor the original pipeline."""
     frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
     scaled = ColumnTransformer([("scaled", StandardScaler(), list(frame)[:2])], remainder="passthrough")
     theirs = make_pipeline(scaled, "passthrough", RandomForestClassifier(5, random_state=0)).fit(frame, Y)

@@ -87,7 +87,7 @@ def all_of(*edits: Edit) -> Edit:
 
 
 def weights(values: list[float]) -> Edit:
-    """As XGBoost 3.4 writes those of DART."""
+    """DART's weights as XGBoost 3.4 writes them."""
     return all_of(in_gbtree("weight_drop", values), lambda model: model.update(version=[3, 4, 0]))
 
 
@@ -104,7 +104,7 @@ def in_learner(key: str, value: Any) -> Edit:
 
 
 def sets(**fields: list[int]) -> Edit:
-    """Node 0 tests a category set."""
+    """Make node 0 test a category set."""
     sound = {"nodes": [0], "segments": [0], "sizes": [2], "codes": [1, 3]} | fields
     names = {"nodes": "categories_nodes", "segments": "categories_segments", "sizes": "categories_sizes"}
 
@@ -295,7 +295,7 @@ SOUND = {
 
 @pytest.mark.parametrize("case", SOUND)
 def test_a_sound_model_where_pythons_stack_is_nearly_full(case: str) -> None:
-    """That is no fault of the file's."""
+    """A nearly full stack must not count as a fault of the file."""
     (read, data), told = SOUND[case], set()
 
     def deeper() -> None:
@@ -315,7 +315,7 @@ def test_bytes_that_are_no_model(case: str) -> None:
     data, problem = RAW[case]
     with pytest.raises(ModelFormatError, match=r"^some/model") as caught:
         reader.read(data, "some/model")
-    if case != "endless number":  # some Pythons refuse to read it, some do not
+    if case != "endless number":  # some Python versions refuse to read it, some do not
         assert problem in str(caught.value)
 
 
@@ -380,7 +380,7 @@ def test_category_sets_may_not_blow_up() -> None:
 
 @pytest.mark.parametrize(("width", "n_values"), [(2_000, 2_000), (2**31 - 1, 0)])
 def test_vector_leaves_take_no_memory_for_what_is_no_leaf(width: int, n_values: int) -> None:
-    """Of 2,000 nodes the first is a leaf, or none is: and no row of values is kept for the others."""
+    """The first of 2,000 nodes is a leaf, or none is; no row of values is kept for the others."""
     n_nodes, model = 2_000, small_model()
     learner = model["learner"]
     n_outputs = min(width, 2_000)

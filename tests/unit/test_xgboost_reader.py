@@ -88,7 +88,7 @@ def assert_equal_forests(one: Forest, other: Forest) -> None:
         if isinstance(value, np.ndarray) and name != "_depth":
             np.testing.assert_array_equal(value, getattr(other, name), err_msg=name)
         elif name != "_depth":
-            assert repr(value) == repr(getattr(other, name)), name  # a NaN equals no other
+            assert repr(value) == repr(getattr(other, name)), name  # repr, since NaN is not equal to itself
 
 
 ROWS, TARGET = training_rows()
@@ -158,13 +158,13 @@ def test_scores_and_leaves_are_xgboosts(case: str) -> None:
     rows = probing_rows(booster)
     assert_same_scores(booster, forest, rows)
     with np.errstate(over="ignore"):
-        wide = np.nextafter(rows.astype(np.float64), np.inf)  # not float32 values: cast first
+        wide = np.nextafter(rows.astype(np.float64), np.inf)  # not float32 values, so they are cast first
     assert_same_scores(booster, forest, np.where(np.abs(wide) > MAX32, MAX32, wide))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_values_are_what_predict_gives(case: str) -> None:
-    """In shape and type, too: labels of multi:softmax, one column or none."""
+    """Also in shape and type: labels of multi:softmax, one column or a flat array."""
     params, target, data, _ = CASES[case]
     booster = train(params, target, **data)
     rows = training_rows()[0]
@@ -233,7 +233,7 @@ def test_thresholds_at_the_ends_of_float32() -> None:
     rows = np.random.default_rng(3).choice(SPECIAL, size=(2000, N_FEATURES)).astype(np.float32)
     forest = reader.read(raw, "model")
     assert_same_scores(booster, forest, rows)
-    rows[::3, 0], rows[1::3, 2] = np.inf, -np.inf  # only inplace_predict takes these
+    rows[::3, 0], rows[1::3, 2] = np.inf, -np.inf  # only inplace_predict accepts these
     inplace = booster.inplace_predict(rows, predict_type="margin")
     np.testing.assert_array_equal(score(forest, rows)[0][:, 0], inplace)
 
@@ -262,7 +262,7 @@ def test_models_of_no_rounds(objective: str, base_score: float | None) -> None:
             assert_same_scores(xgb.Booster(model_file=bytearray(raw)), reader.read(raw, "model"), ROWS[:9])
     booster = xgb.train(params, xgb.DMatrix(ROWS, np.abs(BINARY)), 0)
     model = document(booster)
-    model["version"] = [3, 0, 5]  # which did not distinguish them
+    model["version"] = [3, 0, 5]  # this version did not distinguish them
     before = reader.read(json.dumps(model).encode(), "model").base_score
     model["learner"]["learner_model_param"]["boost_from_average"] = "0"
     np.testing.assert_array_equal(before, reader.read(json.dumps(model).encode(), "model").base_score)
@@ -360,7 +360,7 @@ def test_vector_leaves_before_3_2_lie_in_the_base_weights() -> None:
 
 
 def test_dart_weights_beside_the_trees() -> None:
-    """XGBoost 3.4 writes them into the model, as those before it did not."""
+    """XGBoost 3.4 writes them into the model; earlier versions did not."""
     model = json.loads(train({"booster": "dart", "rate_drop": 0.5}, TARGET).save_raw("json"))
     written = reader.read(json.dumps(model).encode(), "model")
     assert len(np.unique(written.tree_weight)) > 1
@@ -419,11 +419,11 @@ def test_dart_weights_that_no_tree_has() -> None:
         *itertools.product(
             ["1.00000005960464478", "16777217.00000000001", "-1.00000005960464477", "7.1e-46"], ["leaf", "base score"]
         ),
-        ("9007199791611905", "base score"),  # XGBoost takes no whole number for a leaf
+        ("9007199791611905", "base score"),  # XGBoost does not accept an integer for a leaf
     ],
 )
 def test_decimals_are_rounded_once(number: str, place: str) -> None:
-    """As XGBoost reads what others wrote, with more digits than it writes itself."""
+    """As XGBoost reads files by other writers with more digits than it writes itself."""
     model, rows = document(train({"max_depth": 1}, TARGET, 1)), training_rows()[0]
     if place == "leaf":
         model["learner"]["gradient_booster"]["model"]["trees"][0]["split_conditions"][1] = "here"
@@ -445,7 +445,7 @@ def test_deleted_nodes_are_dropped() -> None:
         if left != -1
         and tree["left_children"][left] == tree["left_children"][tree["right_children"][node]] == -1
     )
-    tree["left_children"][parent] = tree["right_children"][parent] = -1  # as the pruner does
+    tree["left_children"][parent] = tree["right_children"][parent] = -1  # as XGBoost's pruner does
     forest = reader.read(json.dumps(model).encode(), "model")
     whole = reader.from_object(booster)
     assert whole is not None
@@ -493,7 +493,7 @@ def test_random_forest_model() -> None:
 
 
 def old_binary(objective: bytes, booster: bytes) -> bytes:
-    """The beginning of a file of XGBoost's up to 1.0."""
+    """The beginning of a file by XGBoost up to 1.0."""
     parameters = np.array([0.5], "<f4").tobytes() + np.array([6], "<u4").tobytes() + bytes(128)
     return parameters + b"".join(len(name).to_bytes(8, "little") + name for name in (objective, booster)) + bytes(300)
 
@@ -569,7 +569,7 @@ def test_categories_of_a_frame_that_do_not_fit_are_refused() -> None:
 
 
 def test_categories_beyond_ascii_are_believed_where_xgboost_keeps_them_whole() -> None:
-    """Since 3.4; which keeps what an earlier release cut, as a rule amid a letter."""
+    """XGBoost does so since 3.4, but keeps what an earlier release cut, usually in the middle of a character."""
     document = json.loads(xgb.train({}, xgb.DMatrix(ROWS, np.arange(len(ROWS))), 1).save_raw("json"))
     model, plain = document["learner"]["gradient_booster"]["model"], [{"values": []}] * (ROWS.shape[1] - 1)
     whole, cut = "Köln Zürich".replace(" ", "").encode(), "größeab".encode()
@@ -578,7 +578,7 @@ def test_categories_beyond_ascii_are_believed_where_xgboost_keeps_them_whole() -
         ([4, 0, 0], whole, [0, 5, 12], ("Köln", "Zürich")),
         ([3, 3, 9], whole, [0, 5, 12], None),
         ([3, 4, 0], cut, [0, 3, 8, 9], None),
-        ([3, 4, 0], "éabaéab".encode(), [0, 2, 3, 5, 7, 8], None),  # cut where letters end: two are called "a"
+        ([3, 4, 0], "éabaéab".encode(), [0, 2, 3, 5, 7, 8], None),  # cut at character boundaries: two are called "a"
         ([3, 3, 9], b"abc", [0, 1, 3], ("a", "bc")),
     ):
         document["version"] = version
@@ -588,7 +588,7 @@ def test_categories_beyond_ascii_are_believed_where_xgboost_keeps_them_whole() -
 
 
 def test_vector_leaves_and_others_in_one_model_are_refused_by_name() -> None:
-    """As callbacks that change multi_strategy while training leave them: no damage."""
+    """Callbacks that change multi_strategy during training produce such models, so they are not damaged."""
     mixed, other = document(train({"multi_strategy": "multi_output_tree"}, THREE, 2)), document(train({}, THREE, 2))
     trees, others = (of["learner"]["gradient_booster"]["model"]["trees"] for of in (mixed, other))
     trees[1] = others[1]

@@ -1,5 +1,5 @@
 // Lets g++ compile the project's .cu files and run their kernels on the CPU: the CUDA constructs that
-// those kernels use, and no others. What schedules the threads is scheduler.cpp.
+// those kernels use, and no others. scheduler.cpp schedules the threads.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -34,7 +34,7 @@ void* shared_memory();
 struct Options {
     int order;  // 0 forward, 1 reverse, 2 random
     unsigned seed;
-    int flush;  // 1: denormals count as zeros, as with -ftz=true (which does so to float32 alone)
+    int flush;  // 1: denormals count as zeros, as with -ftz=true (which affects only float32)
 };
 
 struct Launch {
@@ -42,12 +42,12 @@ struct Launch {
     size_t shared_bytes;
     Options options;
     char* error;        // 1024 bytes
-    uint64_t* atomics;  // null, or how many each warp makes: [block][32]
+    uint64_t* atomics;  // null, or the number that each warp makes: [block][32]
 };
 
 int run(const Launch& launch, void (*body)(void*), void* argument);
 
-// Type of a kernel parameter as NumPy spells it; pointers get a '*' in front, to const a '&'; "&v" points to any type.
+// Type of a kernel parameter as NumPy spells it; pointers get a '*' in front, pointers to const a '&'; "&v" points to any type.
 template <class T>
 constexpr char kind() {
     if (std::is_floating_point_v<T>) return 'f';
@@ -101,7 +101,7 @@ T from_bits(uint64_t bits) {
     return value;
 }
 
-// What lane `source` of the calling lane's warp hands in; its own value where there is no such lane.
+// The value that lane `source` of the caller's warp hands in; the caller's own if there is no such lane.
 template <class T>
 T shuffle(unsigned mask, T value, int source, Site site) {
     const uint64_t* lanes = meet_warp(mask, to_bits(value), site);

@@ -38,7 +38,7 @@ RTX3090 = DeviceAttributes(
 )
 
 
-#: Tells emulated devices apart.
+#: Numbers that tell emulated devices apart.
 _NUMBERS = itertools.count()
 
 
@@ -101,7 +101,7 @@ class Replay:
 
 
 def place(moving: Moving, within: DeviceArray) -> DeviceArray:
-    """An array that begins where a launch is told to, as long as memory goes on."""
+    """An array from where a launch's argument points to the end of that memory."""
     memory = within.block.memory.bytes
     at = address(within) + moving.offset - memory.ctypes.data
     whole = memory[at : at + (len(memory) - at) // moving.dtype.itemsize * moving.dtype.itemsize]
@@ -121,15 +121,15 @@ class EmulatedDevice:
         Order in which threads run.
     sanitizer : {"", "thread", "address"}
     only : set of (file, name), optional
-        Kernels to compile; all that there are by default.
+        Kernels to compile; by default all.
     scratch_bytes : int
-        Small, to see documents cut into chunks.
+        Set small, it has documents cut into chunks.
     flush : bool
-        The kernels, too, take denormals for zeros.
+        Whether kernels, too, flush denormals to zero.
     schedule : str
         One of `emulation.streams.SCHEDULES`: when the work of streams runs.
     seed : int
-        Of the random schedule.
+        Seed of the random schedule.
     """
 
     kind = "cuda"
@@ -246,7 +246,7 @@ class EmulatedDevice:
         return QueuedKernel(self, self._kernels[file, name])
 
     def from_host(self, array: np.ndarray) -> DeviceArray:
-        """The array as device memory, strides and all."""
+        """Copy an array to device memory with its strides."""
         if not array.size:
             return empty(self.pool, array.shape, array.dtype)
         reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
@@ -331,7 +331,7 @@ class EmulatedDevice:
 
 
 def _bytes_of(array: np.ndarray) -> np.ndarray:
-    """The array's memory; pinned memory that queued work names so may still be given back."""
+    """The array's memory: for pinned memory a view that does not keep it from being given back."""
     if not isinstance(array, PinnedArray):
         return array
     memory = array.block.memory.bytes

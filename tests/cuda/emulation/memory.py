@@ -1,4 +1,4 @@
-"""Memory of the emulated device: given back and reused in a stream's order, as CuPy's pool does, and poisoned then."""
+"""Memory of the emulated device: given back and reused in stream order, as in CuPy's pool, and then poisoned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from emulation.streams import Queues, Stream, StreamError
 
-#: Bytes after each piece of memory that nobody may write.
+#: Guard bytes after each piece of memory, which nobody may write.
 GUARD = np.full(8192, 0x5A, np.uint8)
 
 
@@ -25,7 +25,7 @@ class Memory:
 
 
 class Block:
-    """Memory on loan: goes back to its pool with the last array that lies there."""
+    """Memory on loan: goes back to its pool when the last array in it goes."""
 
     def __init__(self, pool: Pool, memory: Memory, stream: Stream | None) -> None:
         self.pool, self.memory, self.stream = pool, memory, stream
@@ -35,14 +35,14 @@ class Block:
 
 
 class LentBlock:
-    """A block that goes back when its loan does, with the last array that lies there."""
+    """A block that goes back when its loan does, after the last array in it is gone."""
 
     def __init__(self, block: Block, loan: Any) -> None:
         self.pool, self.memory, self.stream, self.loan = block.pool, block.memory, block.stream, loan
 
 
 class Pool:
-    """Memory by the stream that it was lent on, as CuPy's pool; memory of the host has none."""
+    """Free memory by the stream that it was lent on, as in CuPy's pool; host memory has no stream."""
 
     def __init__(self, queues: Queues) -> None:
         self.queues = queues
@@ -66,14 +66,14 @@ class Pool:
         return memory
 
     def take_back(self, memory: Memory, stream: Stream | None) -> None:
-        """Poison it: at once on the host, for work on a stream in its order."""
+        """Poison the memory: at once for host memory, else in stream order."""
         memory.returns += 1
 
         def run() -> None:
             memory.returns_run += 1
             self._poison(memory)
 
-        if stream is None or stream.capturing:  # a graph is replayed when others have the memory
+        if stream is None or stream.capturing:  # a graph is replayed after others have got the memory
             run()
         else:
             stream.append(run)
@@ -83,7 +83,7 @@ class Pool:
         memory.bytes[:] = self._noise.integers(0, 256, len(memory.bytes), np.uint8)
 
     def run_later(self, what: str, blocks: Iterable[Block], run: Callable[[], None]) -> None:
-        """Queue work on the current stream that uses these blocks, and is refused where others have them by then."""
+        """Queue work that uses these blocks on the current stream; it fails if they were given back before it runs."""
         used = [(block.memory, block.memory.returns) for block in blocks]
 
         def checked() -> None:
@@ -101,7 +101,7 @@ class Pool:
 
 
 class PinnedArray(np.ndarray):
-    """Pinned memory of the host: views keep the block."""
+    """Pinned memory of the host; views keep the block alive."""
 
     block: Block | None = None
 
@@ -110,15 +110,15 @@ class PinnedArray(np.ndarray):
 
 
 class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array in device memory, as `cupy.ndarray` as far as gpuqs goes: whatever is done with it is queued.
+    """An array in device memory, with what gpuqs uses of `cupy.ndarray`: every operation is queued.
 
-    NumPy's functions of it do as CuPy's, which are compiled with ``-ftz=true``: float32 denormals count as zeros.
+    NumPy's functions on it act like CuPy's, which are compiled with ``-ftz=true``: float32 denormals count as zeros.
 
     Parameters
     ----------
     block : Block
     data : ndarray
-        The memory, for queued work alone.
+        The memory; only queued work may use it.
     """
 
     def __init__(self, block: Block | LentBlock, data: np.ndarray) -> None:
@@ -134,7 +134,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> DeviceArray:
         if isinstance(key, DeviceArray):
-            return self._compute("take", lambda data, at: data[at % len(data)], self, key)  # noise, at first
+            return self._compute("take", lambda data, at: data[at % len(data)], self, key)  # indices may be noise
         key = key if isinstance(key, tuple) else (key,)
         view = self.data[key if Ellipsis in key else (*key, Ellipsis)]
         return DeviceArray(self.block, view)
@@ -161,7 +161,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
             _refuse_host_arrays(value)
         values = [_data(value) for value in inputs]
         with np.errstate(all="ignore"):
-            like = function(*values)  # of what lies there now: for shape and type alone
+            like = function(*values)  # on whatever is there now, only for shape and type
         answer = empty(self.block.pool, like.shape, like.dtype)
         target = answer.data
 
@@ -208,7 +208,7 @@ def empty(pool: Pool, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Dev
 
 
 def to_host(array: Any) -> np.ndarray:
-    """What lies in an array when the current stream's work is done; arrays of the host as they are."""
+    """Contents of an array after the current stream's work is done; host arrays are returned as they are."""
     if not isinstance(array, DeviceArray):
         return array
     array.block.pool.queues.current.synchronize()
@@ -220,7 +220,7 @@ def _data(value: Any) -> Any:
 
 
 def _flushed(x: Any) -> Any:
-    """``x``, float32 denormals as zeros of their sign."""
+    """``x`` with float32 denormals replaced by zeros of the same sign."""
     if not isinstance(x, np.ndarray) or x.dtype != np.float32:
         return x
     return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)

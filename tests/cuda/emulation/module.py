@@ -65,7 +65,7 @@ def _cache() -> Path:
 
 
 def build(source: Path, names: Sequence[str], sanitizer: str = "") -> Path:
-    """Compile ``source`` with the kernels ``names``; the shared object, from a cache if it is there."""
+    """Compile ``source`` with the kernels ``names``, or find it in the cache; returns the shared object's path."""
     text = _exports(source, names)
     flags = ["-std=c++20", "-O1", "-g1", "-fPIC", "-ffp-contract=off", "-Wall", "-Wno-unknown-pragmas"]
     scheduler_flags, link = list(flags), ["-shared"]
@@ -98,7 +98,7 @@ def _key(*what: object) -> str:
 
 
 def _with_headers(source: Path) -> list[Path]:
-    """The file, and those beside it that it includes."""
+    """The file, and the files next to it that it includes."""
     files = [source]
     for path in files:
         files += [source.parent / name for name in re.findall(r'^#include "([\w.]+)"', path.read_text(), re.MULTILINE)]
@@ -106,7 +106,7 @@ def _with_headers(source: Path) -> list[Path]:
 
 
 def _make(target: Path, arguments: list[str]) -> None:
-    """Let the compiler make a file that other processes find whole, or not at all."""
+    """Let the compiler make a file that other processes see either complete or not at all."""
     staged = target.with_suffix(f".{os.getpid()}")
     _compile([*arguments, "-o", str(staged)])
     staged.replace(target)
@@ -128,12 +128,12 @@ def runtime_library(sanitizer: str) -> str:
 
 
 class EmulatedKernel:
-    """One kernel; called as a `cupy.RawKernel`: ``kernel(grid, block, args, shared_mem=0)``.
+    """One kernel; called like a `cupy.RawKernel`: ``kernel(grid, block, args, shared_mem=0)``.
 
     Attributes
     ----------
     atomics : uint64 [blocks, 32], optional
-        Where launches add up the atomics of each warp of each block (x fastest).
+        Where launches count the atomics of each warp of each block (x fastest).
     """
 
     def __init__(self, module: EmulatedModule, name: str) -> None:
@@ -149,7 +149,7 @@ class EmulatedKernel:
         self.prepare(grid, block, args, shared_mem)()
 
     def prepare(self, grid: tuple, block: tuple, args: Sequence, shared_mem: int) -> Callable[[], None]:
-        """A launch, checked now, to be run later; it keeps the arrays' memory."""
+        """Check a launch; returns a function that runs it later and keeps the arrays' memory alive until then."""
         if len(args) != len(self.parameters):
             raise EmulationError(f"{self.name}: {len(args)} arguments, it takes {len(self.parameters)}")
         if shared_mem > self.max_dynamic_shared_size_bytes:
@@ -200,11 +200,11 @@ class EmulatedModule:
     order : {"forward", "reverse", "random"}
         Order in which the threads of a block, and the blocks, run.
     seed : int
-        Of the random order and of the noise in shared memory.
+        Seed of the random order and of the noise in shared memory.
     sanitizer : {"", "thread", "address"}
         The process must have the sanitizer's library preloaded.
     flush : bool
-        Denormals count as zeros: what a compiler's ``-ftz=true`` would do (to float32; here to float64, too).
+        Whether denormals count as zeros, as with a compiler's ``-ftz=true`` (for float32; here for float64, too).
     """
 
     def __init__(

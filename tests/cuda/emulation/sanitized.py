@@ -1,4 +1,4 @@
-"""Runs in a process of its own, with a sanitizer's library preloaded: planted bugs, or the real kernels.
+"""Runs planted bugs or the real kernels in a separate process with a sanitizer's library preloaded.
 
 python -m emulation.sanitized thread planted missing_barrier
 python -m emulation.sanitized address kernels "bitslice_gpu and links"
@@ -41,7 +41,7 @@ def run_planted(name: str, order: str = "forward", seed: int = 0, sanitizer: str
 
 
 def run_kernels(sanitizer: str, part: str) -> None:
-    """Every form of the real kernels of one of `PARTS` on small forests; checks their answers too."""
+    """Run every form of the real kernels of one of `PARTS` on small forests, and check the answers."""
     from forests import probing_documents, random_forest
     from gpu_conformance import CASES, check, check_bits, check_walks
 
@@ -66,14 +66,14 @@ def run_kernels(sanitizer: str, part: str) -> None:
     def run_documents(device: EmulatedDevice) -> None:
         for case in cases:
             forest, documents = case.make()
-            # Few documents: fibers that ThreadSanitizer knows are slow to make.
+            # Few documents, because ThreadSanitizer's fibers are slow to make.
             check(device, forest, documents[:3], case.settings)
             for shared in (1, None):
                 check_walks(device, forest, documents[:2], WalkSettings(part_trees=7, threads=128, shared=shared))
 
     def run_blocks(device: EmulatedDevice) -> None:
-        # ThreadSanitizer takes stacks that thread blocks use in turn for memory that they share: one block a launch, of
-        # more than a word of documents and of 32 trees, so that tiles of shared memory take turns.
+        # ThreadSanitizer mistakes stacks that thread blocks use in turn for memory that they share, so a launch has one
+        # block, with more than one word of documents and more than 32 trees, so that tiles of shared memory alternate.
         one, two = (BitsliceSettings(words, warp_trees=10, summed=each) for words, each in ((1, 1), (2, 4)))
         for max_leaves in (8, 70):
             rng = np.random.default_rng(1)
@@ -91,7 +91,7 @@ def run_kernels(sanitizer: str, part: str) -> None:
         device.wait()
         return device
 
-    # Of one multiprocessor, which few thread blocks fill: none takes a part of what one can.
+    # One multiprocessor, which few thread blocks fill, so that no work for one block is split among several.
     single = replace(RTX3090, multiprocessors=1)
     launched = set(run(EmulatedDevice("random", attributes=single)).launched)
     run(EmulatedDevice("random", sanitizer, launched, attributes=single))
@@ -111,7 +111,7 @@ def in_own_process(sanitizer: str, *what: str) -> subprocess.CompletedProcess[st
     command = [sys.executable, "-m", "emulation.sanitized", sanitizer, *what]
     if sanitizer == "thread" and shutil.which(
         "setarch"
-    ):  # ThreadSanitizer wants its memory where it expects it
+    ):  # ThreadSanitizer needs its memory at fixed addresses
         command = ["setarch", platform.machine(), "-R", *command]
     # Not from the checkout, whose gpuqs has no compiled modules.
     here = Path(__file__).parent

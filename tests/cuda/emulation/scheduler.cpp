@@ -92,7 +92,7 @@ namespace {
 constexpr size_t STACK_BYTES = 256 << 10, STACK_GUARD_BYTES = 64 << 10;
 constexpr size_t GUARD_BYTES = 64;
 
-// A fiber's, kept until the process ends. Below it lies memory that nobody may touch.
+// A fiber's stack, kept until the process ends. Below it lies a guard region that may not be accessed.
 class Stack {
 public:
     Stack() : begin_(map(nullptr, STACK_GUARD_BYTES + STACK_BYTES, PROT_NONE) + STACK_GUARD_BYTES) { renew(); }
@@ -139,8 +139,8 @@ void* main_tsan;
 char launch_start, launch_end, block_barrier, warp_meeting[32];
 
 #ifdef WITH_TSAN
-// To make one of its fibers takes longer than most threads run: launches, which follow each other, share them. Nothing orders a
-// launch's blocks: they do not. As there may be some 8,000 at a time, threads beyond MOST_KEPT have one for a block each.
+// Making a ThreadSanitizer fiber takes longer than most threads run, so launches, which follow each other, share them. Blocks of a
+// launch do not, because nothing orders them. Only some 8,000 may exist at a time, so threads beyond MOST_KEPT get one for their block.
 constexpr size_t MOST_KEPT = 4096;
 std::vector<void*> kept;
 size_t n_started;  // in this launch
@@ -226,7 +226,7 @@ void enter() {
     std::abort();
 }
 
-// A meeting orders those who meet, and nobody else: said here, at the moment of release, for each of them.
+// A meeting orders only the threads that meet: ThreadSanitizer is told so here, for each of them, when they are released.
 void order_members([[maybe_unused]] size_t first, [[maybe_unused]] char& token) {
 #ifdef WITH_TSAN
     for (int step = 0; step < 2; ++step)
@@ -369,7 +369,7 @@ void run_block(dim3 block) {
     n_done = 0;
     ready.clear();
 #ifdef WITH_TSAN
-    for (unsigned i = 0; i < n_threads; ++i) fibers[i]->stack.renew();  // other memory than that of the last block's fibers
+    for (unsigned i = 0; i < n_threads; ++i) fibers[i]->stack.renew();  // fresh memory, not that of the last block's fibers
 #endif
     release(launch_start);
     for (unsigned i = 0; i < n_threads; ++i) start_fiber(i, block);
@@ -431,7 +431,7 @@ int run(const Launch& launch, void (*body)(void*), void* argument) {
     for (uint64_t i = 0; i < n_blocks; ++i) order[i] = launch.options.order == 1 ? n_blocks - 1 - i : i;
     if (launch.options.order == 2)
         for (uint64_t i = n_blocks; i > 1; --i) std::swap(order[i - 1], order[random_bits() % i]);
-    std::vector<void*> used;  // kept, so that ThreadSanitizer does not take two blocks' memory for one
+    std::vector<void*> used;  // kept, so that ThreadSanitizer does not mistake two blocks' memory for the same
     for (uint64_t i = 0; i < n_blocks && error.empty(); ++i) {
         const uint64_t b = order[i];
         const dim3 grid = launch.grid;

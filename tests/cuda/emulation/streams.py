@@ -1,7 +1,7 @@
 """Queues of a device's work: what is queued runs at a wait, in one of the orders that CUDA allows.
 
-Work of one stream runs in its order; work of two streams in any, but for events, and for the default stream,
-which blocking streams wait for, and which waits for them.
+Work of one stream runs in order; work of two streams in any order, except for events and for the default stream:
+blocking streams wait for it, and it waits for them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-#: When work runs: at once; as late as possible (only what is waited for); that of other streams first, whole,
-#: the newest stream before the others; or some of it now and then.
+#: When work runs: at once; as late as possible (only what is waited for); all work of other streams first, newest
+#: stream first; or some of it now and then.
 SCHEDULES = ("at_once", "late", "others_first", "random")
 
 
@@ -30,12 +30,12 @@ class Work:
 class Stream:
     """A queue of work; ``with stream:`` and ``use`` make it the current one, as CuPy's do.
 
-    The end of a ``with`` makes that of the ``with`` around it current, or the default stream, whatever ``use`` did.
+    A ``with`` that ends makes the enclosing ``with``'s stream current, or the default stream, whatever ``use`` did.
     """
 
     def __init__(self, queues: Queues, blocking: bool = True) -> None:
         self.queues, self.blocking, self.capturing = queues, blocking, False
-        self.ptr = 1000 * len(queues.streams)  # 0, the default stream, is one of CUDA's own numbers, as are 1 and 2
+        self.ptr = 1000 * len(queues.streams)  # CUDA reserves 0 (the default stream), 1 and 2
         self.pending: deque[Work] = deque()
         self.captured: list[Callable[[], None]] = []
         queues.streams.append(self)
@@ -65,13 +65,13 @@ class Stream:
             self.pending.append(Work(self, run, self.queues.implicitly_before(self)))
 
     def record(self) -> Event:
-        """A new event of what was queued last."""
+        """A new event, recorded after what was queued last."""
         event = Event()
         event.record(self)
         return event
 
     def wait_event(self, event: Event) -> None:
-        """What is queued from now on comes after the event."""
+        """Let what is queued from now on run after the event."""
         self.queues.refuse_capture(self)
         if event.after:
             self.pending.append(Work(self, lambda: None, [*event.after, *self.queues.implicitly_before(self)]))
@@ -94,7 +94,7 @@ class Stream:
 
 
 class Event:
-    """A moment of a stream, that of the last record."""
+    """A point in a stream's work: where the event was last recorded."""
 
     def __init__(self) -> None:
         self.after: list[Work] = []
@@ -123,7 +123,7 @@ class Queues:
     schedule : str
         One of `SCHEDULES`.
     seed : int
-        Of the random one.
+        Seed of the random schedule.
     """
 
     def __init__(self, schedule: str = "late", seed: int = 0) -> None:
@@ -149,7 +149,7 @@ class Queues:
             raise StreamError("operation not permitted when stream is capturing")
 
     def implicitly_before(self, stream: Stream) -> list[Work]:
-        """Newest work that the default stream's rule puts before what is queued on ``stream`` now."""
+        """Newest work that must run before what is queued on ``stream`` now, by the rules of the default stream."""
         if stream is self.default:
             others = [other for other in self.streams if other.blocking and other is not stream]
         else:
@@ -169,7 +169,7 @@ class Queues:
                 todo += waiting
                 continue
             first = stream.pending.popleft()
-            first.done = True  # also where it fails: it is not run again
+            first.done = True  # also if it fails: it is not run again
             first.run()
 
     def run_some(self) -> None:

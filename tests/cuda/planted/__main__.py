@@ -1,6 +1,6 @@
 """Plants one fault after another and prints a table of what catches them: `make planted`.
 
-python -m planted [WORD ...]   # those with one of the words in what they are, or their file
+python -m planted [WORD ...]   # only faults with one of the words in their description or file
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from planted.walk import WALKS
 
 
 def passes(tests: tuple[str, ...]) -> bool:
-    """The control: the copy as it is passes these tests."""
+    """The control: an unchanged copy passes these tests."""
     with copied_package() as package:
         done = run_tests(package, tests)
     last = done.stdout.strip().splitlines()[-1:]

@@ -1,4 +1,4 @@
-"""Plants a fault in a copy of gpuqs, and demands that tests fail.
+"""Plants a fault in a copy of gpuqs, and requires that tests fail.
 
 A fault that does not compile, or keeps Python from importing gpuqs, proves nothing: it counts as not caught.
 """
@@ -21,7 +21,7 @@ from pkgutil import iter_modules
 
 TESTS = Path(__file__).parents[1]
 
-#: Editable installs find gpuqs by a hook of their own: it goes, so that the copy is found.
+#: Editable installs find gpuqs by an import hook, which is removed so that the copy is found.
 SITE = "import sys\nsys.meta_path[:] = [f for f in sys.meta_path if 'ScikitBuild' not in type(f).__name__]\n"
 #: Signs that a fault was not tested at all.
 NOT_TESTED = (
@@ -38,7 +38,7 @@ SECONDS = 900
 
 @dataclass(frozen=True)
 class Fault:
-    """A text of one file that another takes the place of, and the tests that must see it."""
+    """A string of one file, what replaces it, and the tests that must catch the fault."""
 
     what: str
     file: str
@@ -49,7 +49,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the tests say of a fault."""
+    """Whether tests caught a fault, and how."""
 
     caught: bool
     by: str
@@ -58,7 +58,7 @@ class Outcome:
 
 @contextmanager
 def copied_package() -> Iterator[Path]:
-    """A folder with gpuqs whole: Python, compiled modules, device code."""
+    """A folder with all of gpuqs: Python, compiled modules, device code."""
     import gpuqs
     from gpuqs import cpu_fallback
     from gpuqs.devices import sources
