@@ -21,13 +21,13 @@ from gpuqs.engines import BITSLICE, ENGINES
 from gpuqs.engines.cpu import CpuProgram
 from gpuqs.errors import InputError
 from gpuqs.outputs import Output, Precision, answer_form
-from gpuqs.placement import apart, check_out, documents_of, refuse_overlap
+from gpuqs.placement import check_out, documents_of, refuse_overlap, refusing_overlap
 from gpuqs.plain_calls import PlainWays
 from gpuqs.programs import Programs
 from gpuqs.repeated_calls import RepeatedCalls
 from gpuqs.scoring import Scoring
 from gpuqs.stages import staged_answers, stages_at_once
-from gpuqs.threads import CODING, LEAF, threads_of_call, threads_to_look_up, threads_worth, to_look_up
+from gpuqs.threads import CODING, LEAF, look_up_cost, look_up_threads, threads_of_call, threads_worth
 from gpuqs.tuning.plan import Plan, Way
 
 
@@ -111,12 +111,12 @@ class Calls:
             rows = rows_for_cpu(documents, forest, call.output, scoring.n_threads)
         if call.out is not None:
             if on_host:
-                documents = apart(documents, X, forest, memory.answer, rows)
+                documents = refusing_overlap(documents, X, forest, memory.answer, rows)
             elif where is not HOST:
                 refuse_overlap(documents, memory.answer, cast(GpuDevice, where))
         fill = self._filling(scoring, call, where)
         margin = self._margin(call.base_margin, documents.n)
-        look_ups = threads_to_look_up(forest, documents.n, call.n_threads)
+        look_ups = look_up_threads(forest, documents.n, call.n_threads)
         try:
             for start, stop in pieces(documents.n, rows):
                 one = fill if margin is None else partial(fill, margin=margin[start:stop])
@@ -142,7 +142,7 @@ class Calls:
         scoring = self._scoring(call, way, documents, HOST, here, n_stages=len(ends))
         if not isinstance(scoring.program, CpuProgram):
             return None
-        rows = documents.rows(0, documents.n, threads_to_look_up(forest, documents.n, call.n_threads))
+        rows = documents.rows(0, documents.n, look_up_threads(forest, documents.n, call.n_threads))
         at_once = (documents.n or 1) if encoded else rows_for_cpu(documents, forest, n_threads=scoring.n_threads)
         return staged_answers(scoring, rows, ends, at_once, self._margin(call.base_margin, documents.n))
 
@@ -151,7 +151,7 @@ class Calls:
         forest = self._forest
         program = self._programs.get(BITSLICE, "exact", None, documents.narrow, machine=machine)
         step = max(512, rows_for_cpu(documents, forest) // 512 * 512)  # whole blocks of every engine
-        of_document = to_look_up(forest) + CODING * len(forest.tested)
+        of_document = look_up_cost(forest) + CODING * len(forest.tested)
         threads = threads_of_call(threads_worth(lambda n_threads: documents.n * of_document / n_threads), n_threads)
         chunks = (documents.rows(at, min(at + step, documents.n), threads) for at in range(0, documents.n, step))
         return program.scorer.encode(chunks, documents.n, threads)  # type: ignore[attr-defined]
@@ -175,7 +175,7 @@ class Calls:
         plain = self.plain.narrow if documents.narrow else self.plain.exact
         if plain is None:
             return None
-        rows = documents.rows(0, documents.n, threads_to_look_up(self._forest, documents.n, call.n_threads))
+        rows = documents.rows(0, documents.n, look_up_threads(self._forest, documents.n, call.n_threads))
         threads = 0 if call.n_threads is None else cpu_fallback.effective_threads(call.n_threads)
         return plain.raw(rows, threads) if call.output == "raw" else plain.values(rows, threads)
 

@@ -65,7 +65,7 @@ class Chooser:
             return f"runs on a GPU: {error}"
         return None
 
-    def able(self, device: Device) -> list[str]:
+    def usable_engines(self, device: Device) -> list[str]:
         """The engines that run the forest on a device.
 
         Raises
@@ -178,7 +178,7 @@ class Chooser:
         key = (n_documents, device.kind, machine, cpu_fallback.costs_age())
         name = self._chosen.get(key)
         if name is None:
-            costs = {name: self.cost(name, n_documents, machine) for name in self.able(device)}
+            costs = {name: self.cost(name, n_documents, machine) for name in self.usable_engines(device)}
             name = min(costs, key=lambda name: (costs[name] is None, costs[name]))
             keep_some(self._chosen, key, name, MOST_KEPT)
         return name

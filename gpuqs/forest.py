@@ -143,8 +143,7 @@ class Forest:
         probability above 1/2. "raw": the largest raw score, one above 0. "raw_or_zero": also 0. "other": what gpuqs
         does not know; there is no output "class".
     source : str
-        What the model was read from: "LightGBM 4", "XGBoost 3.2". How it begins also says whose arithmetic links have,
-        where libraries differ in the last bits (`gpuqs.links`): "XGBoost", "scikit-learn", or any other.
+        What the model was read from, such as "LightGBM 4" or "XGBoost 3.2". Its first word is `library`.
     objective : str
         The source library's name of the objective. A few have links computed in a way of their own, likewise.
     ctrs : Ctrs, optional
@@ -203,6 +202,11 @@ class Forest:
 
     def __repr__(self) -> str:
         return f"<gpuqs.Forest: {self.summary}>"
+
+    @property
+    def library(self) -> str:
+        """The first word of `source`: whose arithmetic links have, where libraries differ in the last bits."""
+        return self.source.partition(" ")[0]
 
     @property
     def summary(self) -> str:

@@ -46,7 +46,7 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
     """
     for name, value in others.items():
         if name == "validate_features":  # tables go by name, or are refused, in any case
-            if not truth(value, name) and forest.schema.library == "XGBoost":
+            if not as_bool(value, name) and forest.schema.library == "XGBoost":
                 raise UnsupportedModelError(
                     "validate_features=False, with which XGBoost takes a table's columns by position, is not offered; "
                     "leave it out, and pass a table as an array, such as X.to_numpy()"
@@ -63,7 +63,7 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
         elif name not in _NOT_OFFERED:
             hint = f"; it is called {_CALLED[name]} here" if name in _CALLED else ""
             raise TypeError(f"Model.predict() got an unexpected keyword argument {name!r}{hint}")
-        elif truth(value, name):
+        elif as_bool(value, name):
             raise UnsupportedModelError(f"{name}=True is not offered; leave it out")
 
 
@@ -87,7 +87,7 @@ def threads_asked(n_threads: int | None, others: Mapping[str, Any]) -> Any:
 
 def refuse_explaining(name: str, value: Any) -> None:
     """Refuse a keyword that asks for contributions, where it is true."""
-    if truth(value, name):
+    if as_bool(value, name):
         raise UnsupportedModelError(
             f"{name}=True is not offered: gpuqs scores documents and does not explain scores; "
             "ask the training library for contributions"
@@ -119,7 +119,8 @@ def output_and_trees(
         ``pred_contrib``.
     """
     if not isinstance(output, str) or output not in OUTPUTS:
-        raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}, not {output!r}")
+        hint = "; numbers of iterations go by name, such as num_iteration=" if isinstance(output, (int, slice)) else ""
+        raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}, not {output!r}{hint}")
     chosen = None if trees is None else _checked(forest, trees)
     refuse_explaining("pred_contrib", pred_contrib)
     wanted: list[tuple[str, Output]] = [] if output == "value" else [(f"output={output!r}", output)]
@@ -128,12 +129,12 @@ def output_and_trees(
         ("output_margin", output_margin, "raw"),
         ("pred_leaf", pred_leaf, "leaf"),
     ):
-        if truth(given, keyword):
+        if as_bool(given, keyword):
             wanted.append((f"{keyword}=True", cast(Output, means)))
     if len({means for _, means in wanted}) > 1:
         raise ValueError(f"{' and '.join(words for words, _ in wanted)} contradict each other; give one of them")
     output = wanted[0][1] if wanted else output
-    start = whole(start_iteration, "start_iteration")
+    start = as_integer(start_iteration, "start_iteration")
     staged = start != 0 or num_iteration is not None
     if iteration_range is None and not staged:
         return output, chosen
@@ -157,7 +158,7 @@ def _as_lightgbm(forest: Forest, start: int, number: SupportsIndex | None) -> tu
     start = max(start, 0)
     if number is None and start == 0:  # up to the best one
         return 0, forest.n_iterations
-    length = 0 if number is None else whole(number, "num_iteration")
+    length = 0 if number is None else as_integer(number, "num_iteration")
     everything = length <= 0
     if forest.iterations_left_out and (everything or start + length > forest.n_iterations):
         raise ValueError(
@@ -173,7 +174,7 @@ def _as_xgboost(forest: Forest, iteration_range: Sequence[int]) -> tuple[int, in
     """Iterations [first, last): last 0 is the end, and what is not there is refused."""
     if not isinstance(iteration_range, Sequence) or len(iteration_range) != 2:
         raise ValueError(f"iteration_range must be two whole numbers, as (0, 100), not {iteration_range!r}")
-    first, last = (whole(value, "each end of iteration_range") for value in iteration_range)
+    first, last = (as_integer(value, "each end of iteration_range") for value in iteration_range)
     last = last or forest.n_iterations
     if not 0 <= first <= last <= forest.n_iterations:
         left_out = forest.iterations_left_out
@@ -189,14 +190,14 @@ def _checked(forest: Forest, trees: slice) -> slice | None:
         raise ValueError(f"trees must be a slice, as slice(0, 100), not {trees!r}")
     ends = (trees.start, trees.stop, trees.step)
     start, stop, step = slice(
-        *(None if end is None else whole(end, "each end of trees") for end in ends)
+        *(None if end is None else as_integer(end, "each end of trees") for end in ends)
     ).indices(forest.n_trees)
     if step != 1:
         raise ValueError(f"trees must be a slice with step 1, not {step}")
     return _range(forest, start, stop)
 
 
-def truth(value: Any, name: str) -> bool:
+def as_bool(value: Any, name: str) -> bool:
     """``value`` as a bool: True, False, 1 or 0, NumPy's too.
 
     Raises
@@ -209,7 +210,7 @@ def truth(value: Any, name: str) -> bool:
     raise ValueError(f"{name} must be True or False, not {value!r}")
 
 
-def whole(value: Any, name: str, least: int | None = None) -> int:
+def as_integer(value: Any, name: str, least: int | None = None) -> int:
     """``value`` as an int.
 
     Raises

@@ -36,27 +36,27 @@ _OF_ONNX: Final = {
 
 def kernel_of(forest: Forest) -> str:
     """The one of `KERNELS` that makes the forest's values."""
-    if forest.source.startswith("ONNX"):
+    if forest.library == "ONNX":
         return _OF_ONNX.get((forest.objective.rpartition(" ")[2], forest.link), forest.link)
-    if forest.source.startswith("Treelite") and forest.link == "softmax":
+    if forest.library == "Treelite" and forest.link == "softmax":
         return "rounded_softmax"
-    if forest.source.startswith("CatBoost") and forest.link in ("exp", "softmax"):
+    if forest.library == "CatBoost" and forest.link in ("exp", "softmax"):
         return f"table_{forest.link}"
-    if not forest.source.startswith("XGBoost"):
+    if forest.library != "XGBoost":
         return forest.link
     if forest.objective == "survival:aft":
         return "double_exp"
     return "clamped_sigmoid" if forest.link == "sigmoid" else forest.link
 
 
-def of_numpy(forest: Forest) -> Callable[[np.ndarray], np.ndarray] | None:
+def numpy_link(forest: Forest) -> Callable[[np.ndarray], np.ndarray] | None:
     """What makes a forest's values of raw scores [D, K] in NumPy, where the library does: the last bits are other ones.
 
     Elsewhere `kernel_of` says what makes them, of the C library's functions, as libraries that are not Python do, and
     scikit-learn of its sigmoids. None: so here.
     """
     by_scipy = forest.objective == "multi:softmax"  # XGBoost's classifiers make its probabilities in Python
-    if not (forest.source.startswith("scikit-learn") or by_scipy):
+    if not (forest.library == "scikit-learn" or by_scipy):
         return None
     if forest.link == "softmax":
         return _softmax_by_columns if forest.objective.startswith("HistGradientBoosting") else _softmax_of_numpy
@@ -73,7 +73,7 @@ def to_values(
     n_trees = forest.n_trees if n_trees is None else n_trees
     if not forest.average and forest.link == "identity":
         return raw
-    values_of_raw = of_numpy(forest)
+    values_of_raw = numpy_link(forest)
     if values_of_raw is not None:
         return values_of_raw(_averaged(forest, raw, n_trees) if forest.average else raw)
     divisor = trees_averaged(forest, n_trees) if forest.average else 1.0

@@ -49,7 +49,7 @@ def warn_of_later_iterations(
 ) -> None:
     """Warn, at the line that called so many callers, where libraries differ on how much of a model to score."""
     best, n = model.best_iteration, model.n_iterations
-    if best is not None and best + 1 < n and model.forest.source.startswith("XGBoost"):
+    if best is not None and best + 1 < n and model.forest.library == "XGBoost":
         warnings.warn(
             f"the model stopped early: iteration {best} was its best, but it holds {n} iterations. All are scored, as "
             f"Booster.predict does. XGBClassifier and XGBRegressor score up to the best; to do the same, pass {mend}",

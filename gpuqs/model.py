@@ -18,7 +18,7 @@ from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.explanation import Explanation
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock
-from gpuqs.keywords import check_others, output_and_trees, threads_asked, truth, whole
+from gpuqs.keywords import as_bool, as_integer, check_others, output_and_trees, threads_asked
 from gpuqs.outputs import Output, Precision, check_options
 from gpuqs.placement import place
 from gpuqs.plain_calls import asked_as, plain_first
@@ -120,11 +120,13 @@ class Model:
 
     def engine_for(self, n_documents: int) -> str:
         """The engine that ``engine="auto"`` takes for ``n_documents``: by the plan, or by predicted costs."""
-        return self._calls.chooser.way(whole(n_documents, "n_documents", 0), self.device, cpu_fallback.machine()).engine
+        n_documents = as_integer(n_documents, "n_documents", 0)
+        return self._calls.chooser.way(n_documents, self.device, cpu_fallback.machine()).engine
 
     def explain(self, n_documents: int = 10_000) -> Explanation:
         """Which engine would score ``n_documents``, and why; print the result for a table."""
-        return self._calls.chooser.explain(whole(n_documents, "n_documents", 0), self.device, cpu_fallback.machine())
+        n_documents = as_integer(n_documents, "n_documents", 0)
+        return self._calls.chooser.explain(n_documents, self.device, cpu_fallback.machine())
 
     @plain_first
     def predict(
@@ -323,7 +325,7 @@ class Model:
         if output not in STAGED_OUTPUTS:
             raise ValueError(f"output must be one of {', '.join(map(repr, STAGED_OUTPUTS))}, not {output!r}")
         check_options(self.forest, output, "exact", "auto")
-        ends = ends_of_stages(self.forest, whole(eval_period, "eval_period", 1))
+        ends = ends_of_stages(self.forest, as_integer(eval_period, "eval_period", 1))
         runs_on = place(self.forest, X, self._asked(None), "auto", output, base_margin)
         if runs_on is HOST:
             answers = self._calls.staged(X, Call(output, n_threads, base_margin=base_margin), ends)
@@ -368,7 +370,7 @@ class Model:
         Model
             The model itself.
         """
-        n_documents = whole(n_documents, "n_documents", 1)
+        n_documents = as_integer(n_documents, "n_documents", 1)
         # Enough to fill the widest words, for each of which machine code is made, and to have threads begin.
         shape = min(n_documents, _WARM_UP_ROWS), self.n_features
         rows = Documents(shape[0], lambda a, b: np.broadcast_to(np.zeros((), self.forest.input_dtype), shape)[a:b])
@@ -515,7 +517,7 @@ class Model:
         origin = self._origin()
         if origin is not None:
             return origin.to(there)
-        self._calls.chooser.able(there)
+        self._calls.chooser.usable_engines(there)
         with self._lock.held():
             if there.key not in self._elsewhere:
                 model = object.__new__(type(self))
@@ -554,7 +556,7 @@ class Model:
 
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"path must be a str or os.PathLike, not {type(path).__name__}")
-        kept = to_keep(self.forest) if truth(ready, "ready") else {}
+        kept = to_keep(self.forest) if as_bool(ready, "ready") else {}
         plan = None if self.plan is None else to_json(self.plan)
         native.check_target(path)
         native.write(self.forest, path, plan, kept)

@@ -33,7 +33,7 @@ def check_options(forest: Forest, output: str, precision: str, engine: str) -> N
     if output == "per_tree" and precision == "fast":
         raise ValueError("output='per_tree' gives leaf values as they are; use precision='exact'")
     if forest.has_linear_leaves and precision == "fast":
-        raise ValueError("leaves with linear models have no values to be rounded once; use precision='exact'")
+        raise ValueError("precision='fast' is not for linear trees; use precision='exact'")
     if output == "class" and not (forest.classes or tells_classes(forest)):
         raise ValueError(f"output='class' is for classifiers; this model's scores are of {objective_of(forest)}")
     if output == "class" and forest.class_rule == "other":
@@ -48,7 +48,7 @@ def objective_of(forest: Forest) -> str:
     """The objective that a model was trained for, in words; LightGBM's files name none that is a caller's own."""
     if forest.objective:
         return f"objective {forest.objective!r}"
-    return "a custom objective" if forest.source.startswith("LightGBM") else "an objective that is not known"
+    return "a custom objective" if forest.library == "LightGBM" else "an objective that is not known"
 
 
 def answer_form(forest: Forest, values: LeafValues, output: str, n: int) -> tuple[tuple[int, ...], np.dtype]:

@@ -98,7 +98,7 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
         library = "NumPy" if where is HOST else "CuPy"
         raise InputError(f"out is an array of JAX's, which are immutable; leave it out, or use one of {library}'s")
     if getattr(out, "requires_grad", False):
-        raise InputError("out keeps its history, which would not tell of the answer; pass out.detach()")
+        raise InputError("out requires a gradient, which no answer has; pass out.detach()")
     here, answer = where is HOST, where.adopt(out)
     if (
         answer is None
@@ -126,7 +126,7 @@ def refuse_overlap(documents: Documents, out: Any, where: GpuDevice) -> None:
         raise InputError(_SHARED)
 
 
-def apart(documents: Documents, X: Any, forest: Forest, out: np.ndarray, rows: int) -> Documents:
+def refusing_overlap(documents: Documents, X: Any, forest: Forest, out: np.ndarray, rows: int) -> Documents:
     """Documents of the host, as `documents_of` made them of ``X``, to be scored so many at a time into ``out``.
 
     Raises

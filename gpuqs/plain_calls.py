@@ -11,7 +11,7 @@ A call of `Model.predict` is plain where all of these hold; every other call tak
 - ``precision`` is "exact" or "fast", ``engine`` is "auto".
 - ``n_threads``, or what another library calls it, is None or a positive int.
 - ``out`` is None; or it is a C-contiguous, writable NumPy array of the answer's shape and type that shares no memory
-  with ``X``, and the kernels make the answer themselves (NumPy makes some values: `gpuqs.links.of_numpy`).
+  with ``X``, and the kernels make the answer themselves (NumPy makes some values: `gpuqs.links.numpy_link`).
 - ``num_iteration`` is None or an int, ``start_iteration`` an int, ``iteration_range`` None or a tuple of two ints,
   ``trees`` None or a slice of ints and None; they do not contradict each other.
 - ``device`` is None or "cpu", and the model is on the host.
@@ -160,9 +160,9 @@ class PlainWays:
         trees, found = of_all
         if trees is None or (found is not None and self._programs.goes_by_whole(trees, n_documents)):
             return found
-        return self.of_often(asked)
+        return self.for_many_calls(asked)
 
-    def of_often(self, asked: Asked) -> cpu_fallback.PlainCalls | None:
+    def for_many_calls(self, asked: Asked) -> cpu_fallback.PlainCalls | None:
         """What answers calls that will be many: if not with all trees, by a program of their own."""
         own = self._of_ranges.get(asked)
         if own is not None:
@@ -175,7 +175,7 @@ class PlainWays:
 
     def prepare(self, asked: Asked, n_documents: int) -> None:
         """Prepare all that such calls with ``n_documents`` need."""
-        plain = self.of_often(asked)
+        plain = self.for_many_calls(asked)
         if plain is not None:
             plain.prepare(min(n_documents, sys.maxsize))
 
@@ -221,7 +221,7 @@ def plain_calls(
     if forest.link == "argmax" or (forest.has_linear_leaves and precision == "fast"):
         return None
     of_documents = forest.narrowed if narrow else forest
-    of_numpy, at_once = links.of_numpy(forest), rows_at_once(forest, narrow)
+    numpy_link, at_once = links.numpy_link(forest), rows_at_once(forest, narrow)
 
     def program_of(n_documents: int) -> tuple[Program, int]:
         here = cpu_fallback.machine()
@@ -247,8 +247,8 @@ def plain_calls(
         of_arrays=forest.schema.arrays_as_they_are,
         single=forest.integer_dtype == "float32",
         raw=_link(forest, precision, "identity", forest.average_raw),
-        value=_link(forest, precision, "identity" if of_numpy else links.kernel_of(forest), forest.average),
-        then=of_numpy,
+        value=_link(forest, precision, "identity" if numpy_link else links.kernel_of(forest), forest.average),
+        then=numpy_link,
         n_iterations=forest.n_iterations,
         some_left_out=forest.iterations_left_out > 0,
     )

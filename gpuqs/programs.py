@@ -52,7 +52,7 @@ class Reasons(Mapping[str, str | None]):
 
     def __getitem__(self, name: str) -> str | None:
         if name not in self._found:
-            self._found[name] = ENGINES[name].supports(self._forest)
+            self._found[name] = ENGINES[name].why_not(self._forest)
         return self._found[name]
 
     def __iter__(self) -> Iterator[str]:

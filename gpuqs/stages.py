@@ -13,7 +13,7 @@ from gpuqs.cpu_fallback import in_default_float_mode
 from gpuqs.engines import Program
 from gpuqs.engines.cpu import CpuProgram
 from gpuqs.forest import Forest
-from gpuqs.links import of_numpy
+from gpuqs.links import numpy_link
 from gpuqs.outputs import answer_form
 from gpuqs.scoring import Scoring
 
@@ -71,7 +71,7 @@ def staged_answers(
 
 def _alike(scoring: Scoring) -> bool:
     """Whether sums of all stages become answers alike, whatever lies beside them."""
-    return not scoring.forest.average and (scoring.output == "raw" or of_numpy(scoring.forest) is None)
+    return not scoring.forest.average and (scoring.output == "raw" or numpy_link(scoring.forest) is None)
 
 
 @in_default_float_mode

@@ -46,13 +46,13 @@ def threads_of_call(worth: int, asked: int | None = None) -> int:
     return 1 if worth == 1 else min(worth, cpu_fallback.default_threads())
 
 
-def to_look_up(forest: Forest) -> float:
+def look_up_cost(forest: Forest) -> float:
     """Microseconds that it takes to look up a document's CTRs."""
     return 0.0 if forest.ctrs is None else LOOK_UP * len(forest.ctrs.projections)
 
 
-def threads_to_look_up(forest: Forest, n_documents: int, asked: int | None = None) -> int:
+def look_up_threads(forest: Forest, n_documents: int, asked: int | None = None) -> int:
     """Threads that look up the CTRs of so many documents; ``asked``: what the caller wants of the call."""
     if forest.ctrs is None:
         return 1
-    return threads_of_call(threads_worth(lambda n: -(-n_documents // n) * to_look_up(forest)), asked)
+    return threads_of_call(threads_worth(lambda n: -(-n_documents // n) * look_up_cost(forest)), asked)

@@ -49,8 +49,8 @@ def _contradiction(forest: Forest, feature: int, known: Sequence[Any]) -> str:
     amid = (doubtful > 0) & (doubtful < len(known) - 1) & (np.abs(2 * doubtful - np.rint(2 * doubtful)) < 1e-6)
     if not amid.all():
         return (
-            f"compare it with {doubtful[~amid][0]:g}, which lies amid no two codes of {len(known)} categories such as "
-            f"{known[:2]}"
+            f"compare it with {doubtful[~amid][0]:g}, which is not halfway between two codes of {len(known)} "
+            f"categories such as {known[:2]}"
         )
     for node in nodes[is_set]:
         words = forest.category_words[forest.category_offsets[node] : forest.category_offsets[node + 1]]

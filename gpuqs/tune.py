@@ -15,7 +15,7 @@ from gpuqs.devices import HOST, Device
 from gpuqs.devices.foreign import is_on_device
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.errors import InputError
-from gpuqs.keywords import whole
+from gpuqs.keywords import as_integer
 from gpuqs.placement import documents_of
 from gpuqs.programs import Programs
 from gpuqs.threads import threads_of_call
@@ -77,7 +77,7 @@ def tune(
         lambda name, n_documents: chooser.warm_cost(name, n_documents, here),
         default,
         lambda name, params: programs.trial(name, params, documents.narrow, device, here),
-        chooser.able(device),
+        chooser.usable_engines(device),
         progress or (lambda done, total: None),
         device,
     )
@@ -101,7 +101,7 @@ def _budget(budget_s: float) -> float:
 def _sizes(batch_sizes: Sequence[int], n_documents: int) -> list[int]:
     if not isinstance(batch_sizes, Iterable):
         raise ValueError(f"batch_sizes must be a sequence of whole numbers, not {batch_sizes!r}")
-    sizes = sorted({whole(n, "batch_sizes", 1) for n in batch_sizes})
+    sizes = sorted({as_integer(n, "batch_sizes", 1) for n in batch_sizes})
     if not 1 <= len(sizes) <= MOST_SIZES:
         raise ValueError(f"batch_sizes must name 1 to {MOST_SIZES} sizes, not {len(sizes)}")
     if sizes[-1] > n_documents:

@@ -41,7 +41,7 @@ _MENDS = {
 def trained_on(forest: Forest, n_given: int) -> str:
     """How many features the model has, for errors about documents with another number of them."""
     said = f"the model was trained on {forest.n_features} features"
-    if forest.source.startswith("ONNX") and n_given > forest.n_features:  # graphs need not say
+    if forest.library == "ONNX" and n_given > forest.n_features:  # graphs need not say
         said += (
             ", as far as its graph says or trees test them; if it was more, set "
             "model.graph.input[0].type.tensor_type.shape.dim[1].dim_value"

@@ -98,7 +98,7 @@ def reader_of_few(forest: Forest, most_rows: int) -> Callable[[Any], np.ndarray 
 
 def _refused(forest: Forest) -> float | None:
     """The one value that LightGBM takes for a number in CSR and for zero in CSC and dense rows."""
-    return -ZERO_THRESHOLD if forest.source.startswith("LightGBM") else None
+    return -ZERO_THRESHOLD if forest.library == "LightGBM" else None
 
 
 def _check_missing(values: np.ndarray, forest: Forest, dense: str) -> None:
@@ -250,12 +250,14 @@ def _error(problem: int, at: int, index: int, kind: str, what: str, size: int) -
         )
     if problem == sparse.REFUSED:
         return InputError(
-            f"X holds {-ZERO_THRESHOLD!r} in row {at}, column {index}, which LightGBM takes for zero or not, by the "
-            "matrix's format; store 0 there"
+            f"X holds {-ZERO_THRESHOLD!r} in row {at}, column {index}, which LightGBM takes for zero in some sparse "
+            "formats only; store 0 there"
         )
     if problem == sparse.OUTSIDE:
         return InputError(f"X is an inconsistent {kind} matrix: {what} {at} holds index {index}, not in [0, {size})")
-    return InputError(f"X is an inconsistent {kind} matrix: indptr of {what} {at} falls, or leads beyond the entries")
+    return InputError(
+        f"X is an inconsistent {kind} matrix: indptr decreases at {what} {at}, or exceeds the number of entries"
+    )
 
 
 def plain_dtype(dtype: Any) -> Any:

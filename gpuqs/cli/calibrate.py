@@ -8,12 +8,12 @@ import click
 
 from gpuqs import cpu_fallback
 from gpuqs.errors import GpuqsError
-from gpuqs.tuning.calibration import anew
+from gpuqs.tuning.calibration import recalibrate
 
 
 def print_factors() -> None:
     """Calibrate, and print what predicted costs are multiplied by."""
-    factors, path = anew(cpu_fallback.machine())
+    factors, path = recalibrate(cpu_fallback.machine())
     if not factors:
         if path is not None:
             why = f"took too long (is the machine busy?), or cannot be kept as {path}"

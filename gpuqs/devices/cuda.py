@@ -84,8 +84,8 @@ def _parse(device: int | str | None) -> int | None:
         return None
     if isinstance(device, str) and device.startswith("cuda:") and device[5:].isdecimal():
         return int(device[5:])
-    if isinstance(device, int) and not isinstance(device, bool):
-        return device
+    if isinstance(device, (int, np.integer)) and not isinstance(device, bool):
+        return int(device)
     raise ValueError(f'device must be "cpu", "cuda", "cuda:<number>" or a number, not {device!r}')
 
 
@@ -201,7 +201,7 @@ class CudaKernel:
         driver = bindings("driver")
         kind = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         allowed = driver.cuFuncSetAttribute(self.handle, kind, n_bytes)
-        checked(allowed, f"{self.name} gets no {n_bytes:,} bytes of shared memory")
+        checked(allowed, f"{self.name} cannot have {n_bytes:,} bytes of shared memory")
 
 
 class _Entered(threading.local):

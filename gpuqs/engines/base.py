@@ -61,7 +61,7 @@ class Engine(ABC):
     own_sums: ClassVar[bool] = False
 
     @abstractmethod
-    def supports(self, forest: Forest) -> str | None:
+    def why_not(self, forest: Forest) -> str | None:
         """None where the engine can run the forest, else the reason why not."""
 
     @abstractmethod

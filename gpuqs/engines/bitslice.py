@@ -88,7 +88,7 @@ class Bitslice(CpuEngine):
     cold_leaf: ClassVar[float] = 0.67
     cold_line: ClassVar[float] = 6.4
 
-    def supports(self, forest: Forest) -> str | None:
+    def why_not(self, forest: Forest) -> str | None:
         return why_not(forest, MAX_LEAVES, MAX_COLUMNS)
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:

@@ -49,7 +49,7 @@ class _OnQuickScorerLayout(CpuEngine):
     #: Documents with which `qs`'s kernel goes through a column's tests at once, 1 or `TOGETHER`; 0: `vqs`'s kernel.
     together: ClassVar[int]
 
-    def supports(self, forest: Forest) -> str | None:
+    def why_not(self, forest: Forest) -> str | None:
         if forest.n_leaves > MAX_LEAVES:
             return f"a tree has {forest.n_leaves} leaves; bitvectors hold {MAX_LEAVES}"
         return None
@@ -136,7 +136,7 @@ class ObliviousQuickScorer(_OnQuickScorerLayout):
     cold_exit: ClassVar[float] = 2.3
     cold_value: ClassVar[float] = 7.0
 
-    def supports(self, forest: Forest) -> str | None:
+    def why_not(self, forest: Forest) -> str | None:
         if forest.n_leaves > 1 << MAX_LEVELS:
             return f"a tree has {forest.n_leaves} leaves; masks hold {MAX_LEVELS} levels"
         if not is_oblivious(forest):

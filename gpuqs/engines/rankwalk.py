@@ -67,7 +67,7 @@ class RankWalk(CpuEngine):
     cold_column: ClassVar[float] = 8.0
     cold_value: ClassVar[float] = 0.4
 
-    def supports(self, forest: Forest) -> str | None:
+    def why_not(self, forest: Forest) -> str | None:
         if forest.n_leaves > MAX_LEAVES:
             return f"a tree has {forest.n_leaves} leaves; walks by rank hold {MAX_LEAVES}"
         columns = find_columns(forest)

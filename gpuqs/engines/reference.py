@@ -130,7 +130,7 @@ class Reference(Engine):
     name: ClassVar[str] = "reference"
     summary: ClassVar[str] = "a walk in NumPy: readable, slow, the yardstick"
 
-    def supports(self, forest: Forest) -> str | None:
+    def why_not(self, forest: Forest) -> str | None:
         return None
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> None:

@@ -66,14 +66,14 @@ class Walk(CpuEngine):
         Parameter("tops", "1: many documents go through large trees' tops as bit slices; 0: they walk", 1, 0, 1),
     )
 
-    def supports(self, forest: Forest) -> str | None:
+    def why_not(self, forest: Forest) -> str | None:
         if forest.n_leaves > MAX_LEAVES:
             return f"a tree has {forest.n_leaves} leaves; walks hold {MAX_LEAVES}"
         return None
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         visit, doubling, begun = self.visit, self.doubling, self.begun
-        if _over_nodes_alone(forest, machine):
+        if walks_nodes_alone(forest, machine):
             visit, doubling, begun = self.gathered_visit, self.gathered_doubling, self.gathered_begun
         each, column = visit + doubling * max(math.log2(max(forest.n_leaves, 2)) - 8, 0), self.column
         if _has_tops(forest, machine) and 2 * n_documents >= _widest_word(machine):
@@ -83,7 +83,7 @@ class Walk(CpuEngine):
         return CALL + walked + columns + category_cost(forest, n_documents)
 
     def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
-        if not _over_nodes_alone(forest, machine):
+        if not walks_nodes_alone(forest, machine):
             untouched = max(forest.n_nodes - self.nodes_of_visit * n_documents * _visits(forest), 0.0)
             return super().cold(forest, n_documents, machine) - untouched * self.cold_node * 1e-3
         per_tree, per_column = (0.0, self.gathered_cold_exit), (self.gathered_cold_column, self.cold_value)
@@ -92,7 +92,7 @@ class Walk(CpuEngine):
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
     ) -> WalkLayout:
-        nodes_alone = _over_nodes_alone(forest, machine)
+        nodes_alone = walks_nodes_alone(forest, machine)
         tree_block = settings["tree_block"] or _trees_together(forest, nodes_alone)
         with_tops = bool(settings["tops"]) and _has_tops(forest, machine)
         return build_walk(forest, tree_block, nodes_alone=nodes_alone, with_tops=with_tops)
@@ -130,7 +130,8 @@ def _by_largest_tree(forest: Forest, document_blocks: tuple[int, int]) -> int:
     return min(max(forest.n_leaves // 2, fewest), most)
 
 
-def _over_nodes_alone(forest: Forest, machine: Machine | None) -> bool:
+def walks_nodes_alone(forest: Forest, machine: Machine | None) -> bool:
+    """Whether walks of the forest read nodes alone there, not leaves beside them."""
     return gathers(machine) and has_short_links(forest)
 
 
@@ -141,7 +142,7 @@ def _widest_word(machine: Machine | None) -> int:
 def _has_tops(forest: Forest, machine: Machine | None) -> bool:
     """Whether programs go through the tops of trees, on which many documents spend about half of their walks."""
     compiles = (machine or cpu_fallback.machine()).compiles
-    return compiles and not _over_nodes_alone(forest, machine) and _have_tops(forest)
+    return compiles and not walks_nodes_alone(forest, machine) and _have_tops(forest)
 
 
 @once_each

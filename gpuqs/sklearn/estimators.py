@@ -118,7 +118,7 @@ def _has_stages(estimator: Prefitted) -> bool:
     """CatBoost's estimators and scikit-learn's boosted ones predict stage by stage; others do not."""
     forest = estimator._model.forest
     boosted = forest.objective.startswith(("GradientBoosting", "HistGradientBoosting"))
-    return forest.source.startswith("CatBoost") or (forest.source.startswith("scikit-learn") and boosted)
+    return forest.library == "CatBoost" or (forest.library == "scikit-learn" and boosted)
 
 
 def _keeps_texts(forest: Forest) -> bool:
@@ -179,14 +179,14 @@ def _has_staged_scores(estimator: GpuqsClassifier) -> bool:
 
 
 def _has_staged_logarithms(estimator: GpuqsClassifier) -> bool:
-    return estimator._model.forest.source.startswith("CatBoost") and _has_logarithms(estimator)
+    return estimator._model.forest.library == "CatBoost" and _has_logarithms(estimator)
 
 
 def _has_logarithms(estimator: GpuqsClassifier) -> bool:
     forest = estimator._model.forest
-    if forest.source.startswith("CatBoost"):
+    if forest.library == "CatBoost":
         return tells_probabilities(forest)
-    return forest.source.startswith("scikit-learn") and not forest.objective.startswith("HistGradientBoosting")
+    return forest.library == "scikit-learn" and not forest.objective.startswith("HistGradientBoosting")
 
 
 class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
@@ -247,7 +247,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
     @in_default_float_mode
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of `predict_proba`; only for models of scikit-learn and CatBoost whose estimators have it."""
-        if not self._model.forest.source.startswith("CatBoost"):
+        if self._model.forest.library != "CatBoost":
             return cast(np.ndarray, np.log(self.predict_proba(X)))
         self._check_classes()
         return self._logarithms(self._scores(X, "raw"))
@@ -279,7 +279,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
             own = self._own_labels
             order = np.argsort(own)
             labels = self.classes_[order[np.searchsorted(own, labels, sorter=order)]]
-        if forest.source.startswith("XGBoost") and labels.dtype.kind == "i":  # whose types differ with the objective
+        if forest.library == "XGBoost" and labels.dtype.kind == "i":  # whose types differ with the objective
             if multi_label(forest):
                 return labels.astype(np.float64)
             if forest.objective == "multi:softmax":

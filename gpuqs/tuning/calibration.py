@@ -90,16 +90,16 @@ def ensure(machine: Machine) -> None:
     path = _path(machine)
     if path is not None and machine not in _asked and _read(path) is None:
         _asked.add(machine)  # one that was too busy is not asked again by this process
-        keep(machine, path)
+        calibrate_and_keep(machine, path)
 
 
-def anew(machine: Machine) -> tuple[dict[str, float], Path | None]:
+def recalibrate(machine: Machine) -> tuple[dict[str, float], Path | None]:
     """Calibrate, whatever was kept: the factors, and where they are kept; None where they are not."""
     path = _path(machine)
-    return keep(machine, path), path
+    return calibrate_and_keep(machine, path), path
 
 
-def keep(machine: Machine, path: Path | None) -> dict[str, float]:
+def calibrate_and_keep(machine: Machine, path: Path | None) -> dict[str, float]:
     """Calibrate, and keep the factors; nothing is measured where they cannot be kept.
 
     What was kept before stays where the machine is too busy now.

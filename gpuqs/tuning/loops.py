@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gpuqs import cpu_fallback
 from gpuqs.engines import ENGINES
 from gpuqs.engines.parameters import Changed, changed, settings
-from gpuqs.engines.walk import gathers
+from gpuqs.engines.walk import walks_nodes_alone
 from gpuqs.forest import Forest
 from gpuqs.layout.rankwalk import WALKS
 from gpuqs.tuning.blocking import HALF, SHARES, Work, case_of, cost, sample, vectors_beside
@@ -78,7 +78,7 @@ def loop_of(engine: str, forest: Forest) -> Loop:
     nodes = forest.n_nodes / max(forest.n_trees, 1)
     row = 4.0 * len(forest.tested)
     if engine == "walk":
-        of_trees, bytes_of = "tree_block", nodes * _WALK_NODE[gathers()]
+        of_trees, bytes_of = "tree_block", nodes * _WALK_NODE[walks_nodes_alone(forest, cpu_fallback.machine())]
         return Loop(of_trees, "document_block", lambda trees: row + 4 * trees, bytes_of, _ETA_OF_TREES, 1)
     if engine == "rankwalk":
         of_trees, bytes_of = "tree_block", nodes * _RANKWALK_NODE

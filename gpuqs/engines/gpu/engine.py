@@ -69,14 +69,14 @@ class GpuEngine(Engine):
         placed = self._place(forest, precision, ranks or partial(build_ranks, forest), cast(GpuDevice, device))
         return GpuProgram(placed.values, placed, class_labels(forest))
 
-    def supports(self, forest: Forest) -> str | None:
+    def why_not(self, forest: Forest) -> str | None:
         if forest.has_linear_leaves:
             return "its leaves have linear models, which are evaluated on the CPU"
         return self._why_not(forest)
 
     @abstractmethod
     def _why_not(self, forest: Forest) -> str | None:
-        """What `supports` gives of a forest without linear leaves."""
+        """What `why_not` gives of a forest without linear leaves."""
 
     @abstractmethod
     def _place(
