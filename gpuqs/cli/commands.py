@@ -252,8 +252,8 @@ def verify(ctx: click.Context, /, model: Path, data: Path | None, threads: int |
     type=click.IntRange(1, 10**7),
     multiple=True,
     callback=_sizes,
-    help="Documents that a call will have; may be given several times.  [default: 1, 10, 100, 1000, 10000; on a GPU also "
-    "100000 and 1048576; the largest no more than there are]",
+    help="Documents that a call will have; may be given several times.  [default: 1, 10, 100, 1000, 10000; on a GPU "
+    "also 100000 and 1048576; the largest no more than there are]",
 )
 @_takes_device("Where documents will be scored")
 @_takes_threads("Most threads to score with")

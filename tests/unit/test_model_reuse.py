@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from agreement import on_cpu
 from forests import probing_documents, random_forest
 
 from gpuqs import cpu_fallback
-from gpuqs.errors import InputError, UnsupportedModelError
+from gpuqs.errors import DeviceError, InputError, UnsupportedModelError
 from gpuqs.model import Model
 from gpuqs.threads import LEAF
 from gpuqs.tuning.plan import Way
@@ -289,3 +290,11 @@ def test_what_names_no_device(device: Any) -> None:
     for ask in (MODEL.to, lambda device: MODEL.predict(X, device=device)):
         with pytest.raises(ValueError, match='device must be "cpu", "cuda", "cuda:<number>" or a number, not '):
             ask(device)
+
+
+def test_devices_by_numbers_of_numpy() -> None:
+    if find_spec("cupy") is not None:
+        pytest.skip("there may be such a device")
+    for ask in (MODEL.to, lambda device: MODEL.predict(X, device=device)):
+        with pytest.raises(DeviceError, match="GPU scoring needs CuPy"):
+            ask(np.int64(0))

@@ -598,3 +598,11 @@ def test_loops_of_all_engines_with_blocks_are_known() -> None:
             names = {parameter.name for parameter in engine.parameters}
             assert {loop.trees, loop.documents} - {None} == names - {"tops"}
             assert loop.tree_bytes > 0 and loop.vector_bytes(10) > loop.vector_bytes(0) > 0
+
+
+def test_walks_nodes_are_costed_as_walks_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = FOREST.n_nodes / FOREST.n_trees
+    for gathering, short, each in ((True, True, 8), (True, False, 16), (False, True, 16)):
+        monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine, answer=gathering: answer)
+        monkeypatch.setattr("gpuqs.engines.walk.has_short_links", lambda forest, answer=short: answer)
+        assert loop_of("walk", FOREST).tree_bytes == nodes * each
