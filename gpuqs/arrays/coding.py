@@ -339,6 +339,8 @@ def _wrong_number(columns: Sequence[Column], places: list[int], schema: Schema) 
     n = len(schema.in_order)
     empty = next((column for column in columns if str(column.type) == "null"), None)
     hint = "" if empty is None else f" (column {empty.name!r} has type null, so that it holds no categories)"
+    if any(str(column.type) == "object" for column in coded):
+        hint += " (objects count as categories: cast those that are numbers, in pandas by X[column].astype(float))"
     are = ", ".join(repr(column.name) for column in coded[:5]) + (", ..." if len(coded) > 5 else "")
     return InputError(
         f"the model was trained on a frame with {n} category column{'s' * (n > 1)} ({lists}), and X has "

@@ -49,7 +49,7 @@ def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -
     if named and (forest.schema.has_names or len(missing) < len(wanted)):
         raise InputError(
             f"{what} lacks {len(missing)} of the model's {len(wanted)} features: {_shown(missing)}; "
-            "rename its columns, or give an array without names to go by position"
+            "rename its columns, or pass an array, such as X.to_numpy(), to go by position"
         )
     if len(names) != forest.n_features:
         raise InputError(f"{what} has {len(names)} columns; {trained_on(forest, len(names))}")

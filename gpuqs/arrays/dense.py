@@ -83,7 +83,7 @@ def with_missing(documents: Documents, forest: Forest) -> Documents:
     missing = forest.schema.missing
     if missing is None:
         return documents
-    narrows = not documents.narrow and _are_few(forest)
+    narrows = not documents.narrow and tests_few(forest)
     with np.errstate(over="ignore"):
         number = np.float32(missing)
 
@@ -97,7 +97,7 @@ def with_missing(documents: Documents, forest: Forest) -> Documents:
     return documents._replace(chunk=chunk, narrow=documents.narrow or narrows, copied=True)
 
 
-def _are_few(forest: Forest) -> bool:
+def tests_few(forest: Forest) -> bool:
     """Whether so few columns are tested that these alone are cast."""
     return forest.n_features > WIDE * len(forest.tested)
 
@@ -189,7 +189,7 @@ def from_array(X: np.ndarray, forest: Forest, *, listed: bool = False) -> Docume
     dtype = X.dtype if X.dtype in _NATIVE else document_dtype(X.dtype, forest)
     if X.dtype == dtype and X.flags.aligned:
         return Documents(len(X), lambda start, stop: X[start:stop], copied=False)
-    if _are_few(forest):
+    if tests_few(forest):
         tested = forest.tested
         return Documents(len(X), lambda start, stop: X[start:stop, tested].astype(dtype), narrow=True)
     return Documents(len(X), lambda start, stop: X[start:stop].astype(dtype))
@@ -223,6 +223,9 @@ def numbers_of_objects(
         for kind in set(map(type, X.ravel().tolist()))
         if not issubclass(kind, known) or issubclass(kind, np.timedelta64)  # NumPy's integers, to Python
     ]
+    if any(_is_pandas_na(kind) for kind in others):
+        others = [kind for kind in others if not _is_pandas_na(kind)]
+        X = np.where(np.frompyfunc(lambda value: _is_pandas_na(type(value)), 1, 1)(X).astype(bool), None, X)
 
     def named(row: int, at: int) -> str:
         return f"document {first + row:,}, feature {forest.schema.name_of(at if features is None else features[at])}"
@@ -240,6 +243,10 @@ def numbers_of_objects(
     except (ArithmeticError, ValueError, TypeError) as error:  # too large, or changed meanwhile
         places = (named(*place) for place, value in np.ndenumerate(X) if not _is_float(value))
         raise InputError(f"X holds a number in {next(places, 'some document')} that no float holds: {error}") from None
+
+
+def _is_pandas_na(kind: type) -> bool:
+    return kind.__name__ == "NAType" and kind.__module__.partition(".")[0] == "pandas"
 
 
 def _is_float(value: Any) -> bool:

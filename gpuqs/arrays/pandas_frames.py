@@ -11,7 +11,7 @@ import numpy as np
 from gpuqs.arrays.arrow_tables import arrow_codes, kind_of_arrow
 from gpuqs.arrays.coding import Coder, CodeTable, Column, Kind, coders_of, distinct_objects, plain
 from gpuqs.arrays.columns import columns_of
-from gpuqs.arrays.dense import Documents, number_dtype, numbers_of_objects, table_dtype
+from gpuqs.arrays.dense import Documents, number_dtype, numbers_of_objects, table_dtype, tests_few
 from gpuqs.arrays.sparse import all_sparse, from_sparse_frame, plain_dtype
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
@@ -54,10 +54,12 @@ class _Plan(NamedTuple):
         They are all, in another order.
     sparse : bool
         All features are Sparse columns of numbers, of a model without categories.
+    narrow : bool
+        Only the features that are tested are taken out, because each column costs time.
     coders : dict of int to (Coder, _Levels)
         Of the features that are coded.
     objects : list of int
-        Of numbers that are objects, as CatBoost takes them.
+        Features whose columns hold Python's numbers, as objects.
     numbers : list of int
         The others.
     of_floats : bool
@@ -72,6 +74,7 @@ class _Plan(NamedTuple):
     take: list[int] | None
     turned: bool
     sparse: bool
+    narrow: bool
     coders: dict[int, tuple[Coder, _Levels]]
     objects: list[int]
     numbers: list[int]
@@ -83,18 +86,20 @@ class _Plan(NamedTuple):
     def documents(self, X: Any, forest: Forest) -> Documents:
         n, take, first, dtype = len(X), self.take, self.first, self.dtype
         if not self.coders and not self.objects:
-            if self.turned and not self.sparse:  # numbers are sorted sooner than a frame's columns
+            if self.turned and not self.sparse and not self.narrow:  # numbers are sorted sooner than a frame's columns
                 return Documents(n, lambda start, stop: _numbers(X, start, stop, first, dtype)[:, take])
+            if self.narrow:
+                take = forest.tested.tolist() if take is None else [take[feature] for feature in forest.tested]
             frame = X if take is None else X.take(take, axis=1)
             if self.sparse:
                 return from_sparse_frame(frame, forest)
-            return Documents(n, lambda start, stop: _numbers(frame, start, stop, first, dtype))
+            return Documents(n, lambda start, stop: _numbers(frame, start, stop, first, dtype), self.narrow)
         places = list(range(X.shape[1])) if take is None else take
         if self.of_floats and n * len(places) <= _FEW and len(places) == X.shape[1]:
             return self._at_once(X, places, forest)
         coded = {feature: _codes(self._column(X, places[feature]), *coder) for feature, coder in self.coders.items()}
         for feature in self.objects:
-            coded[feature] = _of_objects(self._column(X, places[feature]).to_numpy(), feature, forest)
+            coded[feature] = _of_objects(self._column(X, places[feature]).to_numpy(), feature, forest, first)
         numbers = X.take([places[feature] for feature in self.numbers], axis=1)
 
         def chunk(start: int, stop: int) -> np.ndarray:
@@ -111,7 +116,7 @@ class _Plan(NamedTuple):
         with np.errstate(over="ignore"):
             rows[:, self.numbers] = values[:, [places[feature] for feature in self.numbers]].astype(self.first)
         for feature in self.objects:
-            rows[:, feature] = _of_objects(values[:, places[feature]], feature, forest)(0, len(X))
+            rows[:, feature] = _of_objects(values[:, places[feature]], feature, forest, self.first)(0, len(X))
         for feature, (coder, _) in self.coders.items():
             place = places[feature]
             rows[:, feature] = _codes_of_objects(coder, values[:, place], partial(self._column, X, place))
@@ -180,27 +185,38 @@ def _plan_of(X: Any, labels: list[Any], forest: Forest) -> _Plan:
     sparse = not forest.schema.has_categories and all_sparse(types)
     told = {dtype: (str(dtype), _kind_of(dtype)) for dtype in set(types)}
     columns = [Column(str(name), "dtype", *told[dtype]) for name, dtype in zip(frame.columns, types, strict=True)]
-    known = forest.schema.categories or (None,) * len(columns)
-    objects = []
-    if forest.schema.rules.as_texts:
-        objects = [at for at, dtype in enumerate(types) if dtype == np.dtype(object) and known[at] is None]
+    objects = [at for at, dtype in enumerate(types) if dtype == np.dtype(object) and _are_numbers(frame, at, forest)]
     for at in objects:
         columns[at] = columns[at]._replace(kind=Kind.FRACTION)
     coders = [None] * len(columns) if sparse else coders_of(columns, forest)
     numbers = [feature for feature, coder in enumerate(coders) if coder is None and feature not in objects]
     kinds = [types[feature] for feature in numbers]
+    simple = all(isinstance(kind, np.dtype) for kind in kinds)
     dtypes = [plain_dtype(getattr(dtype, "numpy_dtype", dtype)) for dtype in kinds]
     dtypes = [dtype if dtype.kind in "fiub" else np.dtype(np.float64) for dtype in dtypes]  # Arrow's decimals
-    dtype = table_dtype(dtypes, forest)
+    dtype = table_dtype([*dtypes, np.dtype(np.float64)] if objects else dtypes, forest)
     first = number_dtype(dtype, forest)
-    if forest.schema.rules.common_type and all(isinstance(kind, np.dtype) for kind in kinds):
+    if forest.schema.rules.common_type and simple and not objects:
         common = np.result_type(*dtypes) if dtypes else dtype
         first = common if common.kind == "f" else dtype
     coded = {feature: (coder, _Levels(coder)) for feature, coder in enumerate(coders) if coder is not None}
     turned = take is not None and sorted(take) == [*range(X.shape[1])]
     of_objects = not any(_is_category(types[f]) or hasattr(types[f], "pyarrow_dtype") for f in coded)
     of_floats = of_objects and all(kind in _FLOATS for kind in kinds)
-    return _Plan(take, turned, sparse, coded, objects, numbers, of_floats, first, dtype, labels)
+    narrow = not coded and not simple and not sparse and tests_few(forest)
+    return _Plan(take, turned, sparse, narrow, coded, objects, numbers, of_floats, first, dtype, labels)
+
+
+def _are_numbers(frame: Any, feature: int, forest: Forest) -> bool:
+    """Whether a column of objects is one of numbers: the model has no categories for it, and it does not begin with a
+    string."""
+    schema = forest.schema
+    if schema.in_order:  # which of the columns have categories is known by what they hold
+        is_number = feature in forest.tested_as_numbers
+    else:
+        is_number = (not schema.categories or schema.categories[feature] is None) and feature not in schema.lost
+    there = frame.iloc[:, feature].dropna()
+    return is_number and not (len(there) and isinstance(there.iloc[0], str))
 
 
 def _numbers(frame: Any, start: int, stop: int, first: np.dtype, dtype: np.dtype) -> np.ndarray:
@@ -211,9 +227,8 @@ def _numbers(frame: Any, start: int, stop: int, first: np.dtype, dtype: np.dtype
     return rows if rows.flags.aligned else rows.copy()
 
 
-def _of_objects(column: np.ndarray, feature: int, forest: Forest) -> Callable[[int, int], np.ndarray]:
+def _of_objects(column: np.ndarray, feature: int, forest: Forest, dtype: np.dtype) -> Callable[[int, int], np.ndarray]:
     """Rows [start, stop) of a column of numbers that are objects."""
-    dtype = forest.integer_dtype
     return lambda start, stop: numbers_of_objects(column[start:stop, None], forest, dtype, start, [feature])[:, 0]
 
 

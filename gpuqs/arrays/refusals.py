@@ -13,7 +13,7 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
 _MADE_FROM = "pass the frame or array that it was made from"
-_ONE_COLUMN = "pass X.to_frame().T for one document, X.to_frame() for one feature"
+_ONE_COLUMN = "pass a frame of one row for one document, such as frame.iloc[[i]], or X.to_frame() for one feature"
 _ONE_ARRAY = "pass pyarrow.table({name: X, ...}), with a column for each feature"
 _ROWS = "pass a list of documents, each a list of its features' numbers"
 
@@ -68,7 +68,7 @@ def refuse_strangers(X: Any) -> None:
     elif isinstance(X, (str, bytes, os.PathLike)):
         mend = "read the file first (as with pandas.read_csv), or score it with the command: gpuqs score MODEL FILE"
     elif isinstance(X, Mapping) and not hasattr(X, "tocsr"):
-        mend = "pass pandas.DataFrame(X)"
+        mend = "pass pandas.DataFrame([X]) for one document, pandas.DataFrame(X) for columns of documents"
     elif mend is None and isinstance(X, Iterator):
         mend = "pass list(X)"
     elif isinstance(X, (set, frozenset)):

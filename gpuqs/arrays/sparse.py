@@ -272,8 +272,8 @@ def all_sparse(dtypes: Collection[Any]) -> bool:
 
 def from_sparse_frame(frame: Any, forest: Forest) -> Documents:
     """A pandas frame of the model's features, `all_sparse`: absent is a column's fill value."""
-    dtypes = set(frame.dtypes)
-    dtype = document_dtype(np.result_type(np.float32, *(dtype.subtype for dtype in dtypes)), forest)
+    subtypes = {dtype.subtype for dtype in frame.dtypes}  # pandas takes long to compare its own types
+    dtype = document_dtype(np.result_type(np.float32, *subtypes), forest)
     tested = forest.tested.tolist()
     columns = [frame.iloc[:, feature].array for feature in tested]
     places = [column.sp_index.indices for column in columns]

@@ -245,7 +245,7 @@ def test_a_list_of_one_features_values_is_told_how_to_become_documents() -> None
         (1.0, "not 0-dimensional"),
         (None, "X is None, not documents"),
         ("1,2,3", "X is a str, not documents; read the file first"),
-        ({"a": [1]}, r"X is a dict, not documents; pass pandas.DataFrame\(X\)"),
+        ({"a": [1]}, r"X is a dict, not documents; pass pandas.DataFrame\(\[X\]\) for one document"),
         ([[1, None, "2"]], "X holds a str in document 0, feature number 2: '2'; documents are numbers, and None"),
         ([[1, 2, 10**400]], "X holds a number in document 0, feature number 2 that no float holds"),
         (np.array([[1, 2, np.timedelta64(1, "s")]], object), "X holds a timedelta64 in document 0, feature number 2"),
@@ -421,7 +421,7 @@ def test_frame_columns_that_hold_no_numbers_are_named(pd: Any, kind: str) -> Non
         "text": ["1", "2"],
         "time": pd.to_datetime(["2020", "2021"]),
         "complex": [1j, 2j],
-        "object": pd.Series([1, "x"], dtype=object),
+        "object": pd.Series(["x", 1], dtype=object),
     }[kind]
     frame = pd.DataFrame({"age": [1.0, 2.0], "price paid": [1.0, 2.0], "clicks": column})
     with pytest.raises(InputError, match="column 'clicks' has dtype"):

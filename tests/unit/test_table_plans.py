@@ -522,3 +522,27 @@ def test_a_plan_serves_few_rows_of_matrices_too() -> None:
     model.tune(X.toarray(), 0.0)
     np.testing.assert_array_equal(model.predict(X), expected)
     assert model._plain.narrow is not before
+
+
+@pytest.mark.parametrize("kind", ["Float64", "Float32", "Int64", "double[pyarrow]", "mixed"])
+@pytest.mark.parametrize("order", ["as trained", "reversed", "with others"])
+def test_columns_that_no_tree_tests_stay_where_they_are(kind: str, order: str) -> None:
+    """Each of pandas's own columns costs time."""
+    names = [f"c{i}" for i in range(60)]
+    few = random_forest(np.random.default_rng(3), n_trees=2, max_leaves=4, n_features=60)
+    forest = dataclasses.replace(few, schema=Schema(names=tuple(names), library="LightGBM"))
+    assert forest.n_features > 4 * len(forest.tested)
+    values = np.random.default_rng(4).integers(-9, 9, (50, 60)).astype(float)
+    frame = pd.DataFrame(values, columns=names)
+    frame = frame.astype({"c3": "Float64"} if kind == "mixed" else kind)
+    frame.iloc[3, :] = None if kind != "mixed" else np.nan
+    if order == "reversed":
+        frame = frame[names[::-1]]
+    elif order == "with others":
+        frame.insert(7, "other", "x")
+    documents = as_documents(frame, forest)
+    assert documents.narrow and documents.chunk(0, 50).shape == (50, len(forest.tested))
+    plain = frame[names].astype(float)
+    for start, stop in ((0, 50), (2, 5)):
+        rows = Model(forest).predict(frame.iloc[start:stop], "leaf")
+        np.testing.assert_array_equal(rows, Model(forest).predict(plain.iloc[start:stop].to_numpy(), "leaf"))
