@@ -35,16 +35,16 @@ def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False, categories
     path : str, os.PathLike or bytes
         A file's path, or its content as bytes.
     mmap : bool
-        Only for files that `Model.save` wrote: leave the leaf values in the file and map it into memory. They are then
-        read when they are needed, and shared with other processes. Replace such a file (as `Model.save` does where it
-        may make files in the folder), and do not change it in place while a model uses it. If it is overwritten, scores
-        change, though exit leaves do not and no memory outside the model is read; ``precision="fast"`` then gives
-        numbers even for leaf values that are none. If it is cut short before the leaf values were read, the process
-        ends by SIGBUS. By default everything is read into memory, and the file may change freely.
+        Only for files that `Model.save` wrote: map the file into memory, so that leaf values are read from it when they
+        are needed, and shared with other processes. While a model uses such a file, only replace it (as `Model.save`
+        does where it may create files in the folder); do not change it in place. If it is overwritten, scores change,
+        but exit leaves do not, and no memory outside the model is read; ``precision="fast"`` then gives numbers even
+        where leaf values are NaN. If it is truncated before the leaf values were read, SIGBUS ends the process. By
+        default everything is read into memory, and the file may change freely.
     categories : mapping or sequence, optional
         Which columns of frames and files hold categories, for models that do not say so themselves (LightGBM's do
-        not). A mapping gives each column, by name or number, its categories in the order of their codes. A sequence
-        names the columns alone, for models that keep the categories. Saved with the model.
+        not). A mapping gives, for each column (by name or number), its categories in the order of their codes. A
+        sequence only names the columns, for models that hold the categories themselves. Saved with the model.
 
     Returns
     -------
@@ -65,15 +65,15 @@ def load(path: str | os.PathLike[str] | bytes, *, mmap: bool = False, categories
 
 
 def from_model(model: Any, *, categories: Categories | None = None) -> Model:
-    """Take over a live model as its own ``predict`` uses it: trees after the best iteration are left out.
+    """Convert a live model, with the trees that its own ``predict`` uses: those after the best iteration are left out.
 
     Parameters
     ----------
     model : object
         LightGBM's ``Booster`` or ``LGBMModel``, XGBoost's ``Booster`` or ``XGBModel``, any ``CatBoost``, a tree, forest
         or boosted ensemble of scikit-learn's, a ``treelite.Model``, an ``onnx.ModelProto``, or a `gpuqs.forest.Forest`;
-        the README's table of formats says what each may contain. Also a path or bytes as for `load`, the text of a
-        model file, or a `Model`, which is returned as it is.
+        the README's table of formats says what each may contain. Also a path or bytes as for `load`, the content of a
+        model file as a str, or a `Model`, which is returned as it is.
     categories : mapping or sequence, optional
         As for `load`.
 
@@ -101,7 +101,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """`Model`, imported when it is first asked for: importing gpuqs stays fast."""
+    """Import `Model` on first access, so that importing gpuqs stays fast."""
     if name == "Model":
         from gpuqs.model import Model
 

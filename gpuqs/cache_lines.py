@@ -1,4 +1,4 @@
-"""Arrays that begin on a whole cache line: kernels load whole registers, and one across two lines costs two loads."""
+"""Arrays aligned to cache lines: kernels load whole registers, and a load that spans two lines costs as much as two."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-#: Bytes of a line, and of the widest register.
+#: Bytes of a cache line, and of the widest register.
 LINE: Final = 64
 
 
 def zeros(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
-    """What `numpy.zeros` gives, on a whole cache line. The system hands large arrays out as zeros: none are written."""
+    """Like `numpy.zeros`, aligned to a cache line. Large arrays come zeroed from the system: no zeros are written."""
     dtype, shape = np.dtype(dtype), shape if isinstance(shape, tuple) else (shape,)
     size = prod(shape) * dtype.itemsize
     room = np.zeros(size + LINE, np.uint8)

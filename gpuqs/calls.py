@@ -32,7 +32,7 @@ from gpuqs.tuning.plan import Plan, Way
 
 
 class Call(NamedTuple):
-    """What `Model.predict` is asked for besides its documents and its device, once keywords are read."""
+    """The options of a `Model.predict` call except documents and device, after its keywords are resolved."""
 
     output: Output = "value"
     n_threads: int | None = None
@@ -50,17 +50,17 @@ class Call(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Where an answer is written to.
+    """Where an answer is written.
 
     Attributes
     ----------
     answer : array
-        Of the device where documents lie.
+        An array of the device where the documents lie.
     out : array or None
-        The same memory as the caller gets it: their own ``out``, or one of their library. None: that library gets
-        ``answer`` when all is queued.
+        The same memory in the form that the caller gets: their own ``out``, or an array of their library. If None,
+        ``answer`` is handed to that library when all work is queued.
     users : tuple of array
-        Arrays of the libraries whose later work comes after the call's.
+        Arrays of libraries whose later work must run after the call's.
     """
 
     answer: Any
@@ -69,13 +69,13 @@ class Memory(NamedTuple):
 
 
 class Calls:
-    """The calls of a model by one plan. Nothing in it knows the model, which could not be freed then.
+    """The calls of a model by one plan. It must not refer to the model: such a cycle would keep the model alive.
 
     Parameters
     ----------
     programs : Programs
     device : Device
-        The model's.
+        The device of the model.
     plan : Plan or None
 
     Attributes
@@ -83,7 +83,7 @@ class Calls:
     chooser : Chooser
     repeated : RepeatedCalls
     plain : PlainWays or None
-        What answers plain calls; None where the model lies on a GPU.
+        Answers plain calls; None if the model is on a GPU.
     """
 
     def __init__(self, programs: Programs, device: Device, plan: Plan | None) -> None:
@@ -92,7 +92,7 @@ class Calls:
         self.plain = PlainWays(self.chooser, programs) if device is HOST else None
 
     def answer(self, X: Any, call: Call, runs_on: Device) -> Any:
-        """The answer of `Model.predict`, by the device that is active."""
+        """The answer of `Model.predict`; ``runs_on`` is the active device."""
         here, forest, encoded = cpu_fallback.machine(), self._forest, isinstance(X, EncodedDocuments)
         documents, where = self._documents(X, runs_on, call.engine, here)
         on_host = where is HOST and not encoded
@@ -122,7 +122,7 @@ class Calls:
                 one = fill if margin is None else partial(fill, margin=margin[start:stop])
                 runs_on.run(one, documents.rows(start, stop, look_ups), memory.answer[start:stop])
             handed = [where.hand_back(memory.answer, array) for array in memory.users]
-        except BaseException:  # some may be queued
+        except BaseException:  # some of the work may be queued
             for array in memory.users:
                 with suppress(Exception):
                     where.hand_back(memory.answer, array)
@@ -136,7 +136,7 @@ class Calls:
         encodes = not encoded and self._programs.reasons[BITSLICE] is None and not forest.has_linear_leaves
         large = documents.copied and documents.n > rows_for_cpu(documents, forest)
         if encodes and (large or len(ends) > stages_at_once(forest, documents.n)):
-            # These take an eighth of the memory of rows, or less.
+            # Encoded documents take at most an eighth of the memory of rows.
             documents, encoded = _as_a_whole(self.encode(documents, call.n_threads, here)), True
         way = self._way(call, documents, HOST, here, encoded)
         scoring = self._scoring(call, way, documents, HOST, here, n_stages=len(ends))
@@ -167,7 +167,7 @@ class Calls:
         return _as_a_whole(X.coded), HOST
 
     def _plain_answer(self, documents: Documents, call: Call) -> Any:
-        """The answer as a plain call gives it, of documents that had to be made first; None where none does."""
+        """The answer by the plain path, for documents that had to be converted; None if that path does not apply."""
         if call.output not in ("value", "raw") or self.plain is None:
             return None
         if documents.n > rows_for_cpu(documents, self._forest):
@@ -190,7 +190,7 @@ class Calls:
     def _scoring(
         self, call: Call, way: Way, documents: Documents, runs_on: Device, machine: Machine, n_stages: int = 0
     ) -> Scoring:
-        """What is computed for each chunk; ``n_stages``: so many answers of each document."""
+        """What is computed for each chunk; ``n_stages``: answers for each document in a staged prediction."""
         forest, narrow, n = self._forest, documents.narrow, documents.n
         of_engine = way.engine, call.precision, call.trees, narrow, runs_on, machine, way.params
         program = self._programs.get(*of_engine, n_documents=n)
@@ -201,12 +201,12 @@ class Calls:
         return Scoring(forest, ENGINES[way.engine], program, runs_on, call.output, n_threads)
 
     def _filling(self, scoring: Scoring, call: Call, where: Device) -> Callable[..., None]:
-        """What fills an answer for a chunk of documents, or launches again what did."""
+        """The function that fills an answer for a chunk of documents, or replays the launches that did so before."""
         whole = call.trees is None and call.base_margin is None
         repeats = call.engine == "auto" and whole and self._forest.n_trees > 0
         if not repeats or scoring.device is HOST:
             return scoring.fill
-        callers, fresh = where is scoring.device, call.out is None or where is HOST  # no caller's memory on the device
+        callers, fresh = where is scoring.device, call.out is None or where is HOST  # not the caller's device memory
         device = cast(GpuDevice, scoring.device)
         return self.repeated.filling(scoring.fill, device, call.output, call.precision, callers=callers, record=fresh)
 
@@ -219,7 +219,7 @@ class Calls:
             margin = np.asarray(without_history(base_margin)).astype(self._forest.sum_dtype, casting="same_kind")
         except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"base_margin must hold numbers: {error}") from error
-        if margin.ndim == 1 and margin.size == n * n_outputs:  # a document's after the other's, as of XGBoost
+        if margin.ndim == 1 and margin.size == n * n_outputs:  # document by document, as in XGBoost
             margin = margin.reshape(n, n_outputs)
         if margin.shape != (n, n_outputs):
             raise InputError(f"base_margin has shape {margin.shape}, not {(n, n_outputs)}")

@@ -1,4 +1,4 @@
-"""Which engine scores a number of documents: what ``engine="auto"`` takes, by predicted costs or by a model's plan."""
+"""Which engine scores a number of documents: the choice of ``engine="auto"``, by predicted costs or a model's plan."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from gpuqs.explanation import Choice, Explanation
 from gpuqs.forest import Forest
 from gpuqs.kept import keep_some
 from gpuqs.threads import LEAST_SHARE, TERMS, threads_of_call, threads_worth
-from gpuqs.tuning.calibration import factor  # here: a child that is forked amid an import waits for it for ever
+from gpuqs.tuning.calibration import factor  # not lazy: a child forked during an import waits for it forever
 from gpuqs.tuning.machine import target
 from gpuqs.tuning.nearby import best_near
 from gpuqs.tuning.plan import NEAR, Candidate, Plan, Tuned, Way, unusable
 
-#: Engines' costs for more documents stand in the order of those for so many, by the kind of device.
+#: By kind of device: beyond this many documents the ranking of engines no longer changes, so larger calls are costed at
+#: this size.
 MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
 
-#: Most choices of each kind that are kept.
+#: Upper limit of kept choices of each kind.
 MOST_KEPT = 1 << 13
 
 
@@ -37,9 +38,9 @@ class Chooser:
     ----------
     forest : Forest
     reasons : mapping
-        Every engine's name, with None where it can run the forest, else the reason why not.
+        For every engine's name, None if it can run the forest, else the reason why not.
     plan : Plan, optional
-        What was tuned, on the host or on a GPU.
+        The result of tuning, on the host or on a GPU.
     """
 
     def __init__(self, forest: Forest, reasons: Mapping[str, str | None], plan: Plan | None = None) -> None:
@@ -50,7 +51,7 @@ class Chooser:
         self._unused: dict[tuple[Any, ...], str | None] = {}  # why the plan is not used on a device
 
     def reasons_on(self, device: Device) -> dict[str, str | None]:
-        """Every engine's name, with None where it can run the forest for a model on the device, else why not."""
+        """For every engine's name, None if it can run the forest for a model on the device, else the reason why not."""
         return {name: self._why_not(name, device) for name in ENGINES}
 
     def _why_not(self, name: str, device: Device) -> str | None:
@@ -83,7 +84,7 @@ class Chooser:
         return able
 
     def way(self, n_documents: int, device: Device, machine: Machine) -> Way:
-        """By the plan, if there is one for this device, else by predicted costs."""
+        """How to score: by the plan, if there is one for this device, else by predicted costs."""
         if self.plan is None:
             return Way(self.fastest(n_documents, device, machine))
         key = (n_documents, device.key, machine, cpu_fallback.costs_age())
@@ -95,7 +96,7 @@ class Chooser:
         return way
 
     def _by(self, plan: Plan, n_documents: int, device: Device, machine: Machine) -> Way | None:
-        """The way to score so many documents by a size that was tuned; None: as without a plan."""
+        """How to score ``n_documents`` by a batch size that was tuned; None: choose as without a plan."""
         tuned = self._tuned(plan, n_documents, device, machine)
         if tuned is None or tuned.best.measured is None:
             return None
@@ -110,7 +111,7 @@ class Chooser:
             sizes = n_documents, tuned.n_documents
             here, there = (self.warm_cost(candidate.engine, -(-n // threads), machine) for n in sizes)
             if here is None or there is None or (here - there) * (n_documents - tuned.n_documents) < 0:
-                return None  # more documents taken otherwise, and in less time: that step may lie elsewhere
+                return None  # more documents, less time: the engine changes its method, maybe at another size
             return here / there
 
         default = self.fastest(n_documents, device, machine)
@@ -128,10 +129,10 @@ class Chooser:
         return self._unused[key]
 
     def cost(self, name: str, n_documents: int, machine: Machine) -> float | None:
-        """Microseconds that an engine is predicted to take, on the CPU with one thread.
+        """Microseconds that an engine is predicted to take; on the CPU, with one thread.
 
-        The mean of warm and cold caches: most calls with few documents come between other work, and of many documents
-        what is cold is a small part.
+        The mean of warm and cold caches: most calls with few documents come between other work, and with many documents
+        cold caches cost a small part of the time.
         """
         warm = self.warm_cost(name, n_documents, machine)
         if warm is None or ENGINES[name].device != HOST.kind:
@@ -139,16 +140,16 @@ class Chooser:
         return warm + ENGINES[name].cold(self._forest, n_documents, machine) / 2
 
     def warm_cost(self, name: str, n_documents: int, machine: Machine) -> float | None:
-        """`cost` where all calls are warm, as those are that `Model.tune` measures."""
+        """`cost` with warm caches, as `Model.tune` measures."""
         cost = ENGINES[name].cost(self._forest, n_documents, machine)
         if cost is None or ENGINES[name].device != HOST.kind:
             return cost
         return CALL + (cost - CALL) * factor(name, machine)
 
     def threads(self, way: Way, n_documents: int, machine: Machine, more: float = 0.0) -> int:
-        """Threads that so many documents are worth, scored so: as the plan says, else by predicted costs; 1 on a GPU.
+        """Threads that scoring ``n_documents`` this way is worth: by the plan, else by predicted costs; 1 on a GPU.
 
-        ``more``: microseconds a document beside scoring.
+        ``more``: microseconds per document of work other than scoring.
         """
         if way.n_threads is not None:
             return way.n_threads
@@ -164,7 +165,7 @@ class Chooser:
         return worth
 
     def _share(self, name: str, n_documents: int, machine: Machine, more: float, n_threads: int) -> float:
-        """Microseconds that each of so many threads is predicted to take, as they share out documents or trees."""
+        """Predicted microseconds of each of ``n_threads`` threads, which divide either the documents or the trees."""
         of_thread, shares = -(-n_documents // n_threads), []
         if n_threads == 1 or of_thread >= LEAST_SHARE:
             shares.append(self.warm_cost(name, of_thread, machine) or 0.0)
@@ -184,7 +185,7 @@ class Chooser:
         return name
 
     def explain(self, n_documents: int, device: Device, machine: Machine) -> Explanation:
-        """Say which engine would score so many documents of a model on the device, and why."""
+        """Say which engine would score ``n_documents`` for a model on the device, and why."""
         choices = tuple(
             Choice(
                 name,

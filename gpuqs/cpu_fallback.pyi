@@ -1,4 +1,4 @@
-# What type checkers see in the source tree, where the package cpu_fallback lies beside this one, not in it.
+# For type checkers in the source tree, where the package cpu_fallback lies next to gpuqs, not inside it.
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 

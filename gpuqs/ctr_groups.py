@@ -1,8 +1,9 @@
-"""Projections that count by one column's categories, put together so that one look-up serves them all.
+"""Projections that count by the categories of one column, grouped so that one look-up serves them all.
 
-The key of such a projection is a sum: the category's hash times a factor, and a factor for each test that holds. So
-the hash is told from a key by trying what tests may have held: hashes have 32 bits, of 64 that a key has. A group's
-table has a row for each hash that some key tells, with the CTRs of each projection for every outcome of its tests.
+The key of such a projection is a sum: the category's hash times a factor, plus a factor for each test that holds. The
+hash is recovered from a 64-bit key by trying every outcome of the tests: an outcome is possible if what it leaves is a
+32-bit hash. A group's table has a row for each hash recovered from some key, with the CTRs of each projection for every
+outcome of its tests.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from gpuqs.ctrs import Projection
 
-#: CatBoost's hash of two hashes a and b is ``FACTOR * (a + FACTOR * b)``, of 64 bits.
+#: CatBoost's hash of two hashes a and b is ``FACTOR * (a + FACTOR * b)``, in 64 bits.
 FACTOR: Final = 0x4906BA494954CB65
 _MODULUS: Final = 1 << 64
-#: Most tests of a projection in a group; most bytes of a group's table, and of all tables.
+#: Upper limits of tests of a projection in a group, of bytes of a group's table, and of bytes of all tables.
 MOST_TESTS: Final = 5
 MOST_BYTES: Final = 32 << 20
 MOST_IN_ALL: Final = 256 << 20
 
 
 class Group(NamedTuple):
-    """Some projections of one column: R hashes.
+    """Some projections of one column, whose keys contain R hashes.
 
     Parameters
     ----------
     column : int
     keys : uint64 [R]
-        Those that the hashes alone would have, ascending.
+        The keys of the hashes without any test, ascending.
     members : list of (int, int)
-        Number of each projection, and where in a row its CTRs begin: those of the outcomes of its tests one after
-        another, the first test's being the lowest bit.
+        Number of each projection, and where in a row its CTRs begin. They are stored outcome by outcome of its tests;
+        the first test is the lowest bit of an outcome's number.
     values : float32 [R + 1, size]
-        Last, the row of what no key tells.
+        The last row is for hashes that no key contains.
     """
 
     column: int
@@ -47,7 +48,7 @@ class Group(NamedTuple):
 
 
 def grouped(projections: Sequence[Projection]) -> list[Group]:
-    """The groups; projections that are in none have a look-up of their own."""
+    """The groups; projections that are in no group are looked up one by one."""
     of_column: dict[int, list[int]] = {}
     for number, projection in enumerate(projections):
         n_tests = len(projection.columns) - 1
@@ -61,7 +62,7 @@ def grouped(projections: Sequence[Projection]) -> list[Group]:
 
 
 def hashes_of(projection: Projection) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """The hashes that keys of one category and some tests tell: by outcome of the tests, with the keys' places."""
+    """For each outcome of a one-category projection's tests: hashes that its keys may contain, and the keys' places."""
     n = len(projection.columns)
     inverse = np.uint64(pow(FACTOR, -(n + 1), _MODULUS))
     for outcome in range(1 << (n - 1)):
@@ -97,7 +98,7 @@ def _group(column: int, numbers: list[int], projections: Sequence[Projection], m
 
 
 def _keys_of(hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """The keys of single categories' hashes."""
+    """The keys of hashes without any test."""
     signed = hashes.astype(np.uint32).view(np.int32).astype(np.int64)
     with np.errstate(over="ignore"):
         keys: npt.NDArray[np.uint64] = signed.view(np.uint64) * np.uint64(pow(FACTOR, 2, _MODULUS))

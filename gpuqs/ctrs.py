@@ -1,10 +1,10 @@
-"""CTRs: what CatBoost tests of categories that are too many to be tested one by one.
+"""CTRs: the numbers that CatBoost tests where categories are too many to be tested one by one.
 
-A CTR is a number that training has counted for a category, or for a combination of categories and tests: how often it
-came, what share of its labels was positive. It is looked up for each document, and compared with borders as other
-numbers are. So a forest with CTRs has a column for each, behind the columns that users give. Documents are read as
-these (`Forest.given`), with the hashes of categories in the place of codes; `Ctrs.documents` makes the forest's own of
-them.
+A CTR is a statistic that training has collected for a category, or for a combination of categories and tests: how often
+it occurred, or what share of its labels was positive. It is looked up for each document, and compared with borders as
+other numbers are. So a forest with CTRs has a column for each, after the columns that users give. Documents are read
+with the users' columns (`Forest.given`), which hold hashes of categories in place of codes; `Ctrs.documents` makes the
+forest's own documents from them.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from gpuqs.forks import lazy
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """A combination that CTRs count by: M of them that training has met, C CTRs.
+    """A combination of categories and tests that C CTRs count by; training has seen M values of it.
 
     Parameters
     ----------
     categories : tuple of int
-        Columns of categories, whose hashes are joined in this order into a document's key; then those of the tests.
+        Columns of categories. Their hashes are combined into a document's key in this order, then the tests' outcomes.
     above : tuple of (int, float, bool)
         Tests of a number: column, the border that it must be above, whether NaN counts as above.
     equals : tuple of (int, int)
         Tests of a category: column, the hash that it must have.
     keys : uint64 [M]
-        Those that training has met, ascending.
+        The keys that training has seen, ascending.
     values : float32 [M + 1, C]
-        The CTRs of each key; last, those of all that training has not met.
+        The CTRs of each key; the last row is for keys that training has not seen.
     """
 
     categories: tuple[int, ...]
@@ -76,7 +76,7 @@ class Ctrs:
     n_given : int
         Columns that users give.
     codes : dict of int to tuple of int
-        Columns of categories that trees test one by one: their hashes, in the order of the codes.
+        For columns whose categories are tested one by one by trees: the categories' hashes, in the order of the codes.
     projections : tuple of Projection
     """
 
@@ -101,7 +101,7 @@ class Ctrs:
         return self.n_given + sum(int(projection.values.shape[1]) for projection in self.projections)
 
     def documents(self, given: npt.NDArray[np.floating[Any]], n_threads: int = 1) -> npt.NDArray[np.float32]:
-        """A forest's own documents [D, n_columns] of given ones [D, n_given], whose categories are hashes."""
+        """Make a forest's own documents [D, n_columns] from given ones [D, n_given], whose categories are hashes."""
         given = np.asfortranarray(given, np.float64)
         out = np.empty((len(given), self.n_columns), np.float32, order="F")
         with np.errstate(over="ignore"):
@@ -113,7 +113,7 @@ class Ctrs:
         return out
 
     def met(self, column: int) -> list[int]:
-        """Hashes of a column's categories that training has met, as far as tables of the column alone tell."""
+        """Hashes of a column's categories that training has seen, as far as projections of only this column show."""
         met = {*self.codes.get(column, ())}
         for projection in self.projections:
             if projection.columns == projection.categories == (column,):

@@ -1,4 +1,4 @@
-"""EncodedDocuments: what `Model.encode` gives, and `Model.predict` takes any number of times."""
+"""EncodedDocuments: returned by `Model.encode`, and accepted by `Model.predict` any number of times."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EncodedDocuments:
-    """Documents coded by `Model.encode`, to be scored by the same model any number of times.
+    """Documents encoded by `Model.encode`, to be scored by the same model any number of times.
 
     Attributes
     ----------
     programs : Programs
-        Those of the model.
+        The programs of the model.
     isa : str
         Instruction set that the coding is laid out for.
     coded : object

@@ -1,4 +1,4 @@
-"""Exceptions that gpuqs raises on purpose; each says what is wrong, where, and how to mend it."""
+"""Exceptions that gpuqs raises on purpose; each says what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ModelFormatError(GpuqsError, ValueError):
     Parameters
     ----------
     problem : str
-        What is wrong, and how to mend it.
+        What is wrong, and how to fix it.
     source : str, optional
         The file (or the kind of object) that was read.
     tree : int, optional
@@ -50,12 +50,12 @@ class ModelFormatError(GpuqsError, ValueError):
 
 
 class UnsupportedModelError(GpuqsError, NotImplementedError):
-    """A sound model that uses something gpuqs does not evaluate; named, never scored wrongly."""
+    """A valid model that uses something gpuqs does not evaluate; the message names it, and nothing is scored."""
 
 
 @contextmanager
 def naming(source: str) -> Iterator[None]:
-    """Errors about a model that are raised within name its file, or its kind of object."""
+    """Add the model's file, or its kind of object, to errors about it that are raised inside the block."""
     try:
         yield
     except ModelFormatError as error:
@@ -69,4 +69,4 @@ class InputError(GpuqsError, ValueError):
 
 
 class DeviceError(GpuqsError, RuntimeError):
-    """A device was asked for that is not there; says which package, driver or device is missing."""
+    """A requested device is not available; says which package, driver or device is missing."""

@@ -1,4 +1,4 @@
-"""What `Model.explain` tells: which engine scores a number of documents, and what each is predicted to cost."""
+"""The answer of `Model.explain`: which engine scores a number of documents, and what each is predicted to cost."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Explanation:
     planned : str or None
         The engine with its parameters and threads, where the plan chose them.
     n_threads : int
-        Threads that a call gets which does not say how many; 1 on a GPU.
+        Threads of a call that does not ask for a number; 1 on a GPU.
     """
 
     engine: str

@@ -1,5 +1,5 @@
 """Files that are replaced as a whole or not at all; devices and pipes, which are written to and never replaced; the
-folder where gpuqs keeps what it has made."""
+cache folder."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ import numpy as np
 from gpuqs.streams import NamedOutput
 
 _BUFFER: Final = 1 << 20
-#: Names under which a process finds what it already has open; to open or replace them would not be the same.
+#: Paths that stand for a process's own open descriptors; opening or replacing such a path would not do the same.
 _OWN: Final = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d+)|/dev/std(in|out|err)")
-#: A rename that cannot be: the target is a mount point, lies on another filesystem, or is another user's in a
-#: folder, as /tmp, where each removes his own files alone.
+#: Errors of a rename that is impossible: the target is a mount point, lies on another filesystem, or is another user's
+#: in a folder like /tmp, where users may remove only their own files.
 _NO_RENAME: Final = (errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES)
-#: No file can be made in a folder, though one that is there may be writable.
+#: Errors where no file can be created in a folder, though an existing one may be writable.
 _NO_NEIGHBOUR: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-#: The files that this process has mapped into memory, by device and number, as long as the mappings live.
+#: The files that this process has mapped into memory, as device and inode, as long as the mappings live.
 _MAPPED: Final[dict[ref[mmap.mmap], tuple[int, int]]] = {}
 
 
 def cache_folder() -> Path | None:
-    """``GPUQS_CACHE_DIR``, else gpuqs's own in the platform's cache folder; None where there is no such folder."""
+    """``GPUQS_CACHE_DIR``, else gpuqs's folder in the platform's cache folder; None where there is no such folder."""
     if chosen := os.environ.get("GPUQS_CACHE_DIR"):
         return Path(chosen)
     if os.path.isabs(base := os.environ.get("XDG_CACHE_HOME", "")):
@@ -50,17 +50,17 @@ def cache_folder() -> Path | None:
 
 
 def names_own(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a name for what this process has open, as /dev/stdout."""
+    """Whether a path stands for one of this process's open descriptors, such as /dev/stdout."""
     return _OWN.fullmatch(os.fspath(path)) is not None
 
 
 def mapped(file: BinaryIO) -> mmap.mmap:
-    """A file's content as memory to read; while it lives, `replacing` does not begin to overwrite the file in place.
+    """Map a file's content for reading; while the mapping lives, `replacing` does not start to overwrite it in place.
 
     Raises
     ------
     OSError, ValueError
-        It is no file that can be mapped.
+        The file cannot be mapped.
     """
     content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     _MAPPED[ref(content, _MAPPED.pop)] = _identity(file.fileno())
@@ -89,15 +89,15 @@ def _refuse_mapped(descriptor: int) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write, which is at ``path`` once the block ends without an exception; till then the old one is.
+    """Give a file to write, which replaces ``path`` when the block ends without an exception.
 
-    It is written beside the old file under a name of its own, and put in its place at the end. A symbolic link
-    is kept, and what it points to is replaced; permissions and, where the process may, the owner are kept.
-    Where no file can be made or renamed there (a folder without write permission, a file that is mounted by
-    itself, another user's file in /tmp), the old file is overwritten at the end, when there is room for all of the
-    new one, and has its old content back after an error; signals' handlers wait until that is done. A file that this
-    process has `mapped` is not overwritten; of other processes' mappings nobody knows. Character devices and FIFOs are
-    written to as they are; the file given is then not ``seekable()``.
+    The new file is written next to the old one under a temporary name, and renamed at the end. A symbolic link is kept,
+    and what it points to is replaced; permissions and, where the process may, the owner are kept.
+    Where no file can be created or renamed there (a folder without write permission, a file that is a mount point,
+    another user's file in /tmp), the old file is overwritten at the end, once there is room for all of the new content,
+    and its old content is restored after an error; signal handlers wait until that is done. A file that this process
+    has `mapped` is not overwritten; mappings of other processes cannot be known. Character devices and FIFOs are
+    written to directly; the file given is then not ``seekable()``.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         The file cannot be written; names ``path``.
     """
     path = os.fspath(path)
-    if path.endswith(os.sep):  # realpath would forget that
+    if path.endswith(os.sep):  # realpath would drop it
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     with _naming(path):
         stream = _open_stream(path)
@@ -114,11 +114,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield file
         return
     with _naming(path):
-        os.stat(os.path.dirname(path) or os.curdir)  # `realpath` would pass over a folder that is not there
+        os.stat(os.path.dirname(path) or os.curdir)  # `realpath` accepts a folder that does not exist
     target = os.path.realpath(path)
     if os.path.exists(target) and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-    # Named before it is made, so that it goes whenever a signal's exception comes.
+    # Named before it is created, so that it is removed whenever a signal raises an exception.
     temporary = os.path.join(os.path.dirname(target), f".gpuqs-{os.urandom(8).hex()}.part")
     try:
         with _naming(path):
@@ -128,7 +128,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             with _naming(path):
                 file.flush()
                 _put_in_place(file, temporary, target)
-            with suppress(OSError):  # it is on the disk and in its place: nothing can be lost any more
+            with suppress(OSError):  # it is on the disk and in its place: nothing can be lost now
                 file.close()
     except BaseException:
         with suppress(OSError):
@@ -148,7 +148,7 @@ def _buffered(raw: NamedOutput) -> Iterator[BinaryIO]:
 
 
 def _open_stream(path: str) -> NamedOutput | None:
-    """What is written to as it is; None for a regular file, or one that is not there yet."""
+    """Open what is written to directly; None for a regular file, or one that does not exist yet."""
     if own := _OWN.fullmatch(path):
         try:
             descriptor = int(own[1][:20]) if own[1] else ("in", "out", "err").index(own[2])
@@ -183,7 +183,7 @@ def _naming(path: str) -> Iterator[None]:
 
 
 def _create(temporary: str, target: str, path: str) -> NamedOutput:
-    """A new file named ``temporary``; without a name, elsewhere, where there may be none beside an old target."""
+    """Create the file ``temporary``; or an unnamed file elsewhere, if none may be created next to an old target."""
     exists = os.path.exists(target)
     try:
         # What replaces a private file is private from the start.
@@ -223,7 +223,7 @@ def _take_after(target: str, descriptor: int) -> None:
 
 
 def _overwrite(file: BinaryIO, target: str) -> None:
-    """Copy the file over an old one, after room for all of it is there; after an error the old content is put back."""
+    """Copy the file over an old one once there is room for all of it; restore the old content after an error."""
     size = os.fstat(file.fileno()).st_size
     with (
         _signals_held_back(),
@@ -232,7 +232,7 @@ def _overwrite(file: BinaryIO, target: str) -> None:
         tempfile.TemporaryFile(buffering=0) as kept,
     ):
         _refuse_mapped(old.fileno())
-        with suppress(OSError):  # without room for it the new content may still be written
+        with suppress(OSError):  # without room for this copy, the new content may still be written
             shutil.copyfileobj(old, kept, _BUFFER)
         before = os.fstat(old.fileno()).st_size
         if size and hasattr(os, "posix_fallocate"):
@@ -264,7 +264,7 @@ def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Handlers written in Python, which may raise, run after the block; only the main thread runs them."""
+    """Delay handlers written in Python, which may raise, until after the block; only the main thread runs them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

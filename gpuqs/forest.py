@@ -30,7 +30,7 @@ CATEGORICAL: Final = 4
 SET_RIGHT: Final = 8
 #: `Forest.routing` bit of a categorical node: -1 < x < 0 is code 0 (LightGBM truncates toward zero).
 NEGATIVE_FRACTION_IS_ZERO: Final = 16
-#: `Forest.routing` bit of a categorical node: a value that is no whole number is in no set; without
+#: `Forest.routing` bit of a categorical node: a value that is not an integer is in no set; without
 #: it, values are truncated toward zero.
 WHOLE_CODES: Final = 32
 #: All routing bits together.
@@ -60,7 +60,7 @@ LINKS: Final = (
 #: How classes follow from scores; see `Forest.class_rule`.
 CLASS_RULES: Final = ("value", "raw", "raw_or_zero", "other")
 
-#: Deepest tree accepted: learners stop far earlier, and a chain costs time in its depth.
+#: Deepest tree accepted: learners stop far earlier, and a tree that is a chain costs time proportional to its depth.
 MAX_DEPTH: Final = 10_000
 
 
@@ -108,7 +108,7 @@ class Forest:
     average : bool
         Sums are divided by the number of trees per output before the link (random forests).
     average_raw : bool
-        They are so in raw scores, too (Treelite); else raw scores are the sums.
+        Raw scores are divided, too (Treelite); else raw scores are the sums.
     link : str
         One of `LINKS`: raw score -> value.
     link_scale : float
@@ -120,34 +120,35 @@ class Forest:
     category_words : uint32 [...], optional
         Bitsets: code c is in the set iff bit ``c % 32`` of word ``c // 32`` is set.
     linear_offsets : int64 [L + 1], optional
-        Leaf l's linear model is the terms ``linear_offsets[l]:linear_offsets[l + 1]``; without any, its value is all.
+        Leaf l's linear model has the terms ``linear_offsets[l]:linear_offsets[l + 1]``; a leaf without terms has only
+        its value.
     linear_feature : int32 [...], optional
         Feature of each term: its value times the coefficient is added. -1 is the model's constant, its first term.
         Where a document lacks one of the values (NaN), the leaf has its `leaf_value`.
     linear_coefficient : float64 [...], optional
-        May be NaN or infinite, as LightGBM's are that has met infinities in training.
+        May be NaN or infinite, as in LightGBM's models trained on infinite values.
     iteration_starts : int64 [I + 1], optional
-        First tree of each boosting iteration, and T. By default each took one tree for every output (one for
-        all where leaves are vectors); where `tree_output` does not go so, all trees are one iteration.
+        First tree of each boosting iteration, then T. By default each iteration has one tree for every output (one
+        for all where leaves are vectors); if `tree_output` is in another order, all trees are one iteration.
     best_iteration : int, optional
         The best iteration that early stopping found, as the source library counts.
     iterations_left_out : int
-        How many iterations after the best one the source model has beside those that are here.
+        Number of iterations after the best one that the source model has and this forest does not.
     schema : Schema
         What the columns of documents are: names, categories, what an absent entry means.
     classes : tuple
         Class labels in the order of the outputs (two for one output of a binary classifier); empty
         for 0, 1, ...
     class_rule : str
-        One of `CLASS_RULES`: what the source library decides classes on. "value": the likeliest, a
-        probability above 1/2. "raw": the largest raw score, one above 0. "raw_or_zero": also 0. "other": what gpuqs
+        One of `CLASS_RULES`: how the source library decides classes. "value": the likeliest, or a probability
+        above 1/2. "raw": the largest raw score, or one above 0. "raw_or_zero": also 0. "other": by a rule that gpuqs
         does not know; there is no output "class".
     source : str
         What the model was read from, such as "LightGBM 4" or "XGBoost 3.2". Its first word is `library`.
     objective : str
-        The source library's name of the objective. A few have links computed in a way of their own, likewise.
+        The source library's name of the objective. The links of a few objectives are computed in a special way.
     ctrs : Ctrs, optional
-        The columns behind those that users give, and that the schema is about: CatBoost's statistics of categories.
+        CatBoost's statistics of categories: the columns after those that users give. The schema describes the latter.
     """
 
     n_features: int
@@ -194,7 +195,7 @@ class Forest:
         self._check_fields()
         faults = self._check_nodes()
         self._check_topology(faults)
-        if np.size(leaf_id):  # else they were filled in
+        if np.size(leaf_id):  # else these are the defaults
             self._check_leaf_ids()
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
@@ -205,7 +206,7 @@ class Forest:
 
     @property
     def library(self) -> str:
-        """The first word of `source`: whose arithmetic links have, where libraries differ in the last bits."""
+        """The first word of `source`: the library whose arithmetic links follow where libraries differ in last bits."""
         return self.source.partition(" ")[0]
 
     @property
@@ -264,7 +265,7 @@ class Forest:
 
     @property
     def leaf_place(self) -> npt.NDArray[np.int32]:
-        """Where each leaf stands among those of its tree, int32 [L]."""
+        """Position of each leaf in its tree, int32 [L]."""
         return leaf_positions(vars(self))
 
     @lazy
@@ -275,12 +276,12 @@ class Forest:
     @property
     def depth(self) -> npt.NDArray[np.int32]:
         """Depth of each node, int32 [N]; roots have depth 0."""
-        depth: npt.NDArray[np.int32] = vars(self)["_depth"]  # kept by `_check_topology`
+        depth: npt.NDArray[np.int32] = vars(self)["_depth"]  # set by `_check_nodes`
         return depth
 
     @lazy
     def tree_depth(self) -> npt.NDArray[np.int64]:
-        """Most tests on a way through each tree, int64 [T]."""
+        """Most tests on a path through each tree, int64 [T]."""
         deepest = np.zeros(self.n_trees, np.int64)
         grown = np.diff(self.node_offsets) > 0
         if self.n_nodes:
@@ -289,13 +290,13 @@ class Forest:
 
     @lazy
     def distinct_features(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """The first node of each feature that is tested, the features ascending; which of them each node tests."""
+        """First node of each tested feature, features ascending; and the index of each node's feature among these."""
         first, of_node = making.distinct(self.feature)
         return first, of_node
 
     @lazy
     def tested(self) -> npt.NDArray[np.int64]:
-        """Features that some node tests, or a linear model takes, ascending; feature 0 where none does."""
+        """Features that some node tests or some linear model uses, ascending; feature 0 if there are none."""
         tested = self.feature[self.distinct_features[0]].astype(np.int64)
         if self.has_linear_leaves:
             tested = np.union1d(tested, self.linear_feature[self.linear_feature >= 0]).astype(np.int64)
@@ -320,7 +321,7 @@ class Forest:
 
     @property
     def given(self) -> Forest:
-        """What documents are read for: the forest itself; where it has CTRs, one of given columns, without trees."""
+        """The forest that documents are read for: this one; if it has CTRs, one of users' columns, without trees."""
         return self if self.ctrs is None else self._given
 
     @lazy
@@ -332,7 +333,7 @@ class Forest:
 
     @lazy
     def narrowed(self) -> Forest:
-        """The same trees for documents of the columns `tested` alone; the forest itself where these are all."""
+        """The same trees for documents with only the columns `tested`; the forest itself if these are all columns."""
         if len(self.tested) == self.n_features:
             return self
         columns = self.schema.names, self.schema.categories
@@ -347,11 +348,11 @@ class Forest:
 
     @lazy
     def table_plans(self) -> Kept:
-        """How tables and arrays like the last few become documents: `gpuqs.arrays` keeps it here."""
+        """How tables and arrays like the last few are converted to documents; `gpuqs.arrays` caches it here."""
         return Kept(4)
 
     def weighted_leaves(self) -> npt.NDArray[np.floating[Any]]:
-        """Each leaf's addend to the sums: its value times its tree's weight, of `sum_dtype` [L, 1] or [L, K]."""
+        """What each leaf adds to the sums: its value times its tree's weight, in `sum_dtype`, [L, 1] or [L, K]."""
         dtype = np.dtype(self.sum_dtype)
         if (self.tree_weight == 1).all():
             return self.leaf_value.astype(dtype, copy=False)
@@ -417,7 +418,7 @@ class Forest:
         for name in ("left", "right"):
             if name in faults:
                 self._refuse_node(faults[name], "child is outside its tree (or is its root)", name)
-        # The ends of a range tell whether all lies within, and are found without an array of what is bad.
+        # Minimum and maximum show whether all values are in range, without an array of the bad ones.
         if self.feature.min(initial=0) < 0 or self.feature.max(initial=-1) >= self.n_features:
             bad_feature = (self.feature < 0) | (self.feature >= self.n_features)
             self._refuse(bad_feature, f"feature is not in [0, {self.n_features})", "feature")
@@ -443,7 +444,7 @@ class Forest:
         return faults
 
     def _check_linear_leaves(self) -> None:
-        """Each linear model begins with its constant, and takes features that there are."""
+        """Check that each linear model begins with its constant, and uses existing features."""
         feature, starts = self.linear_feature, self.linear_offsets[:-1][np.diff(self.linear_offsets) > 0]
         is_constant = np.zeros(len(feature), bool)
         is_constant[starts] = True
@@ -456,7 +457,7 @@ class Forest:
             raise ModelFormatError(problem, field="linear_feature")
 
     def _check_topology(self, faults: dict[str, int]) -> None:
-        """Every node and leaf has exactly one parent, and every chain of parents ends at a root."""
+        """Check that every node and leaf has exactly one parent, and that every chain of parents ends at a root."""
         if "node" in faults:
             self._refuse_node(faults["node"], "node has no parent or several", "left/right")
         if "leaf" in faults:
@@ -469,7 +470,7 @@ class Forest:
             self._refuse(self.depth > MAX_DEPTH, f"tree is deeper than {MAX_DEPTH}", "left/right")
 
     def _check_leaf_ids(self) -> None:
-        """Numbers tell the leaves of a tree apart, and none is negative."""
+        """Check that leaf numbers are distinct within each tree and not negative."""
         rises = self.leaf_id[1:] > self.leaf_id[:-1]
         rises[self.leaf_offsets[1:-1] - 1] = True  # from the last leaf of a tree to the first of the next
         if rises.all() and (self.leaf_id[self.leaf_offsets[:-1]] >= 0).all():

@@ -1,6 +1,6 @@
-"""The arrays of a Forest, each stated once: its type, its axis, and its default where it is left out.
+"""The arrays of a Forest, each declared once: its type, its axis, and its default if it is left out.
 
-By this table a Forest is filled in, checked and cut into ranges of trees, and gpuqs's own files are read and written.
+With this table a Forest is completed, checked and cut into ranges of trees, and gpuqs's own files are read and written.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class ForestArray(NamedTuple):
     ----------
     dtype : str
     axis : {"tree", "node", "leaf", "output", "category word", "linear term", "iteration"}
-        It has an item for each of these.
+        What the array has one item for.
     offsets_into : str, optional
-        The array holds offsets into that axis: item i has ``array[i]:array[i + 1]`` of it. Such an array is one
+        The array holds offsets into that axis: ``array[i]:array[i + 1]`` of it belongs to item i. Such an array is one
         item longer, and rises from 0 to the length of that axis.
     default : int or callable, optional
-        An array that is left out has this for all items, or is made by this of the arrays above it. An array
-        without a default must be given.
+        Value of all items of an array that is left out, or a function that makes it from the arrays listed before it.
+        An array without a default must be given.
     n_dimensions : int
     """
 
@@ -45,15 +45,15 @@ def leaf_positions(arrays: Mapping[str, np.ndarray]) -> npt.NDArray[np.int32]:
 
 
 def _tree_for_each_output(arrays: Mapping[str, np.ndarray]) -> npt.NDArray[np.int64]:
-    """Iterations of a tree for every output (one for all where leaves are vectors); one iteration if trees stand
-    in another order."""
+    """Iterations with one tree for every output (one for all where leaves are vectors); a single iteration if trees
+    are in another order."""
     n_trees, n_outputs = len(arrays["tree_output"]), len(arrays["base_score"])
     step = 1 if arrays["leaf_value"].shape[1:] == (n_outputs,) else max(n_outputs, 1)
     in_turn = step == 1 or np.array_equal(arrays["tree_output"], np.arange(n_trees) % step)
     return np.append(np.arange(0, n_trees, step if in_turn else max(n_trees, 1)), n_trees)
 
 
-#: By name. Offsets stand above what they lead into, and an array above those whose default is made of it.
+#: By name. Offsets come before the arrays that they index, and an array before those whose default is made from it.
 ARRAYS: Final = {
     "node_offsets": ForestArray("int64", "tree", offsets_into="node"),
     "leaf_offsets": ForestArray("int64", "tree", offsets_into="leaf"),
@@ -82,7 +82,7 @@ def left_out() -> Any:
 
 
 def lengths(arrays: Mapping[str, np.ndarray], n_outputs: int) -> dict[str, int]:
-    """How many items each array must have; nothing of arrays of which any number will do."""
+    """How many items each array must have; arrays that may have any number are left out."""
     axes = _axes(arrays, n_outputs)
     return {name: axes[of.axis] + (of.offsets_into is not None) for name, of in ARRAYS.items() if of.axis in axes}
 
@@ -100,7 +100,7 @@ def _axes(arrays: Mapping[str, np.ndarray], n_outputs: int) -> dict[str, int]:
 
 
 def _unshared(array: np.ndarray) -> np.ndarray:
-    """The array, or a copy of what is a view of memory that may be written: a Forest is immutable."""
+    """The array, or a copy if it is a view of writable memory: a Forest is immutable."""
     whole = array
     while isinstance(whole.base, np.ndarray):
         whole = whole.base
@@ -108,19 +108,19 @@ def _unshared(array: np.ndarray) -> np.ndarray:
 
 
 def _filled(n: int, value: int, dtype: str) -> np.ndarray:
-    """`numpy.full`; but memory for zeros is not written: the system hands large arrays out so."""
+    """Like `numpy.full`, but zeros are not written: large arrays come zeroed from the system."""
     return np.full(n, value, dtype) if value else np.zeros(n, dtype)
 
 
 def checked(given: Mapping[str, Any], n_outputs: int) -> dict[str, np.ndarray]:
-    """All arrays of a Forest, in C order, those that were left out filled in.
+    """All arrays of a Forest, in C order, with defaults for those that were left out.
 
     Raises
     ------
     TypeError
-        An array has another type.
+        An array has the wrong type.
     ValueError
-        An array has another shape, or offsets do not rise from 0 to the end of what they lead into.
+        An array has the wrong shape, or offsets do not rise from 0 to the length of the axis that they index.
     """
     arrays = {name: _unshared(np.ascontiguousarray(given[name])) for name in ARRAYS}
     axes, n_items = _axes(arrays, n_outputs), lengths(arrays, n_outputs)
@@ -145,7 +145,7 @@ def checked(given: Mapping[str, Any], n_outputs: int) -> dict[str, np.ndarray]:
 
 
 def as_by_default(arrays: Mapping[str, np.ndarray]) -> set[str]:
-    """Which of the larger arrays would be made as they are if they were left out."""
+    """Which of the larger arrays are equal to their defaults, and may be left out."""
     found = {"category_offsets", "category_words"} if len(arrays["category_words"]) == 0 else set()
     if len(arrays["linear_feature"]) == 0:
         found |= {"linear_offsets", "linear_feature", "linear_coefficient"}
@@ -153,7 +153,7 @@ def as_by_default(arrays: Mapping[str, np.ndarray]) -> set[str]:
 
 
 def select_trees(arrays: Mapping[str, np.ndarray], start: int, stop: int) -> dict[str, np.ndarray]:
-    """The arrays of the trees ``[start, stop)``; not those that are the same for any trees."""
+    """The arrays of the trees ``[start, stop)``, without those that are the same for any range."""
     kept = {"tree": slice(start, stop)}
     part = {}
     for name, of in ARRAYS.items():
@@ -171,7 +171,7 @@ def select_trees(arrays: Mapping[str, np.ndarray], start: int, stop: int) -> dic
 
 
 def _cut_offsets(offsets: np.ndarray, items: slice) -> np.ndarray:
-    """Offsets into a range of items: that range may begin and end amid what two of them enclose."""
+    """Offsets into a range of items, which may begin and end between two of the offsets."""
     within = offsets[(offsets > items.start) & (offsets < items.stop)]
     ends = [items.start, *within.tolist(), items.stop] if items.stop > items.start else [items.start]
     cut: np.ndarray = np.array(ends, offsets.dtype) - items.start

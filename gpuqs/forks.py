@@ -1,7 +1,7 @@
 """Locks, attributes and settings that a forked child can use, whatever its parent's other threads did meanwhile.
 
-A fork copies a lock that another thread holds, and nobody in the child will ever give it back; nor turn on again what
-that thread had turned off.
+A fork copies a lock that another thread holds, and nobody in the child will ever release it, or turn on again what that
+thread had turned off.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Value = TypeVar("Value")
 class Lock:
     """A lock for ``with lock.held():``, free again in a forked child.
 
-    A thread may take it again: a signal's handler or a ``__del__`` may run, and score, wherever it is held. What
-    it guards must be right after that, too.
+    It is reentrant: a signal handler or a ``__del__`` may run, and score, wherever it is held. What it guards must
+    be consistent after that, too.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Lock:
         self._lock = threading.RLock()  # noqa: TID251
 
     def held(self) -> AbstractContextManager[bool]:
-        return self._lock  # itself: a child that is forked within gives back the one that it took
+        return self._lock  # the lock itself: a child forked inside the block must release the one that was taken
 
 
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
@@ -40,7 +40,7 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Let Python make many objects without looking for cycles among them, of which a parser makes none."""
+    """Turn off Python's search for reference cycles while a parser makes many objects: it makes no cycles."""
     was_on, own = gc.isenabled(), object()
     if was_on:
         _without_collection.add(own)
@@ -53,7 +53,7 @@ def no_collection() -> Iterator[None]:
             _without_collection.discard(own)
 
 
-#: One for each thread that has turned it off, and will turn it on again.
+#: One item for each thread that has turned collection off, and will turn it on again.
 _without_collection: set[object] = set()
 
 
@@ -70,10 +70,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class lazy(Generic[Value]):
-    """A property that is made when it is first asked for, and kept.
+    """A property that is computed on first access, and kept.
 
-    Threads that ask at once may each make it; all are given the first's. `functools.cached_property`
-    has them wait under a lock before Python 3.12.
+    Threads that access it at the same time may each compute it; all get the first one's value. Before
+    Python 3.12 `functools.cached_property` makes them wait for a lock.
     """
 
     def __init__(self, make: Callable[[Any], Value]) -> None:

@@ -1,4 +1,4 @@
-"""Some of what was made, to be found again by what it was made from."""
+"""Small caches of what was made, keyed by what it was made from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-#: Apart from Python's own, whose state is the user's.
+#: Separate from Python's global generator, whose state belongs to the user.
 _CHANCE: Final = random.Random()
 
 Key = TypeVar("Key")
@@ -16,9 +16,9 @@ Value = TypeVar("Value")
 
 
 def once_each(make: Callable[[Key], Value]) -> Callable[[Key], Value]:
-    """A function of one object that is called once for each, and whose value is kept as long as the object lives.
+    """Call a function of one object once for each object, and keep the value as long as the object lives.
 
-    Threads that ask at once may each call it; all are given the first's.
+    Threads that ask at the same time may each call it; all get the first one's value.
     """
     made: WeakKeyDictionary[Key, Value] = WeakKeyDictionary()
 
@@ -30,9 +30,9 @@ def once_each(make: Callable[[Key], Value]) -> Callable[[Key], Value]:
 
 
 def keep_some(kept: dict[Key, Value], key: Key, value: Value, most: int) -> Value:
-    """Keep a value beside ``most - 1`` others, unless its key has one; gives what the key has.
+    """Keep a value, among at most ``most`` in all, unless its key has one; return the key's value.
 
-    Which other one gives way is chance, for the oldest is the next to come where keys take turns.
+    A random other value is dropped: if keys are used in rotation, the oldest one is the next to be needed.
     """
     if key not in kept and len(kept) >= most:
         kept.pop(_CHANCE.choice(list(kept)), None)
@@ -40,15 +40,15 @@ def keep_some(kept: dict[Key, Value], key: Key, value: Value, most: int) -> Valu
 
 
 class Kept:
-    """Values by their keys, which are equal only where the values would be; the one made last is found first.
+    """Values by key, for keys that are equal only if the values would be; the newest is found first.
 
-    Threads may ask and keep at once, and a fork may come between, without a lock: all that there is is one tuple, which
-    is replaced as a whole. A value that another thread's drives out is made again.
+    Threads may ask and keep at the same time, and a fork may come in between, without a lock: the state is one tuple,
+    which is replaced as a whole. A value that another thread's value displaces is made again.
 
     Parameters
     ----------
     most : int
-        As many are kept at most.
+        Upper limit of kept values.
     """
 
     def __init__(self, most: int) -> None:

@@ -15,37 +15,41 @@ from gpuqs.outputs import OUTPUTS, Output
 
 #: Other keywords of these libraries' ``predict`` that change no score where they are False.
 _NOT_OFFERED: Final = ("pred_early_stop", "data_has_header", "training", "strict_shape")
-#: Those that change no score whatever they are. (The number of columns is checked all the same, and the two of early
-#: stopping count with ``pred_early_stop=True`` alone.)
+#: Keywords that change no score, whatever their value. (The number of columns is checked in any case, and the two about
+#: early stopping only matter with ``pred_early_stop=True``.)
 _PASSED_OVER: Final = (
     *("verbose", "verbosity", "predict_disable_shape_check", "pred_early_stop_freq", "pred_early_stop_margin"),
     *("deterministic", "seed", "random_seed", "random_state"),
 )
 #: CatBoost's and LightGBM's names of the device, and what they call the CPU.
 _PLACES: Final = {"task_type": "CPU", "device_type": "cpu"}
-#: Those that ask for other numbers than scores.
+#: Keywords that ask for something other than scores.
 _EXPLAINING: Final = ("pred_contribs", "pred_interactions", "approx_contribs")
 #: What keywords of other libraries are called here.
 _CALLED: Final = {
-    **dict.fromkeys(("ntree_limit", "ntree_start", "ntree_end"), "iteration_range=(start, end)"),
-    "prediction_type": "output ('raw' for 'RawFormulaVal', 'class' for 'Class')",
+    "ntree_limit": "iteration_range=(0, end)",
+    "prediction_type": (
+        "output ('raw' for 'RawFormulaVal', 'class' for 'Class', 'value' for 'Probability', of two classes the second)"
+    ),
 }
+#: CatBoost's names of the ends of ``iteration_range``.
+_ENDS: Final = ("ntree_start", "ntree_end")
 #: LightGBM's, XGBoost's and CatBoost's names of ``n_threads``.
 _THREADS: Final = NAMES_OF_THREADS[1:]
 
 
 def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
-    """Pass over other libraries' keywords that change no score.
+    """Ignore other libraries' keywords that change no score, and refuse all others.
 
     Raises
     ------
     TypeError
-        No library has such a keyword, or it is called otherwise here.
+        No library has such a keyword, or it has another name here.
     UnsupportedModelError
-        It asks for what is not offered.
+        It asks for something that is not offered.
     """
     for name, value in others.items():
-        if name == "validate_features":  # tables go by name, or are refused, in any case
+        if name == "validate_features":  # tables are matched by name, or refused, in any case
             if not as_bool(value, name) and forest.schema.library == "XGBoost":
                 raise UnsupportedModelError(
                     "validate_features=False, with which XGBoost takes a table's columns by position, is not offered; "
@@ -56,7 +60,7 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
                 raise UnsupportedModelError(
                     f"{name} must be {_PLACES[name]!r}, not {value!r}; to score on a GPU, use device='cuda'"
                 )
-        elif name in _PASSED_OVER or name in _THREADS:
+        elif name in _PASSED_OVER or name in _THREADS or name in _ENDS:
             continue
         elif name in _EXPLAINING:
             refuse_explaining(name, value)
@@ -68,7 +72,7 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
 
 
 def threads_asked(n_threads: int | None, others: Mapping[str, Any]) -> Any:
-    """``n_threads``, be it by the name that another library has for it; there 0 is as many as usual.
+    """``n_threads``, also if it is given by another library's name for it, where 0 means the default.
 
     Raises
     ------
@@ -83,6 +87,22 @@ def threads_asked(n_threads: int | None, others: Mapping[str, Any]) -> Any:
         raise TypeError(f"Model.predict() got {names}, which mean the same; give one of them")
     value = others[given[0]]
     return None if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 0 else value
+
+
+def iterations_asked(iteration_range: Sequence[int] | None, others: Mapping[str, Any]) -> Sequence[int] | None:
+    """``iteration_range``, also if it is given by CatBoost's names for its ends.
+
+    Raises
+    ------
+    TypeError
+        It is given twice.
+    """
+    given = [name for name in _ENDS if name in others]
+    if not given:
+        return iteration_range
+    if iteration_range is not None:
+        raise TypeError(f"Model.predict() got iteration_range and {given[0]}, which mean the same; give one of them")
+    return others.get("ntree_start", 0), others.get("ntree_end", 0)
 
 
 def refuse_explaining(name: str, value: Any) -> None:
@@ -107,9 +127,9 @@ def output_and_trees(
     num_iteration: SupportsIndex | None = None,
     iteration_range: Sequence[int] | None = None,
 ) -> tuple[Output, slice | None]:
-    """The output and the trees that a call asks for, in any library's keywords; parameters as of `Model.predict`.
+    """The output and the trees that a call asks for, in any library's keywords; parameters as for `Model.predict`.
 
-    Trees are None for all, else a slice from a number to one that is no smaller.
+    Trees are None for all, else a slice whose start and stop are numbers, with stop not below start.
 
     Raises
     ------
@@ -154,7 +174,7 @@ def _range(forest: Forest, start: int, stop: int) -> slice | None:
 
 
 def _as_lightgbm(forest: Forest, start: int, number: SupportsIndex | None) -> tuple[int, int]:
-    """Iterations [first, last): past the end counts as the end, none or less than 1 as all that follow."""
+    """Iterations [first, last): a range past the end stops there; None, or a number below 1, means all that follow."""
     start = max(start, 0)
     if number is None and start == 0:  # up to the best one
         return 0, forest.n_iterations
@@ -171,7 +191,7 @@ def _as_lightgbm(forest: Forest, start: int, number: SupportsIndex | None) -> tu
 
 
 def _as_xgboost(forest: Forest, iteration_range: Sequence[int]) -> tuple[int, int]:
-    """Iterations [first, last): last 0 is the end, and what is not there is refused."""
+    """Iterations [first, last): 0 for the last means the end; ranges that are not there are refused."""
     if not isinstance(iteration_range, Sequence) or len(iteration_range) != 2:
         raise ValueError(f"iteration_range must be two whole numbers, as (0, 100), not {iteration_range!r}")
     first, last = (as_integer(value, "each end of iteration_range") for value in iteration_range)
@@ -198,12 +218,12 @@ def _checked(forest: Forest, trees: slice) -> slice | None:
 
 
 def as_bool(value: Any, name: str) -> bool:
-    """``value`` as a bool: True, False, 1 or 0, NumPy's too.
+    """``value`` as a bool: True, False, 1 or 0, also NumPy's.
 
     Raises
     ------
     ValueError
-        It is something else; says so of ``name``.
+        It is something else; the message calls it ``name``.
     """
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
         return bool(value)
@@ -216,7 +236,7 @@ def as_integer(value: Any, name: str, least: int | None = None) -> int:
     Raises
     ------
     ValueError
-        It is no whole number, or below ``least``; says so of ``name``.
+        It is not an integer, or below ``least``; the message calls it ``name``.
     """
     try:
         number = operator.index(value)

@@ -1,6 +1,6 @@
-"""Links: raw scores to values, as the source libraries' objectives define them, and classes from these.
+"""Links: from raw scores to values, as the source libraries' objectives define them, and from these to classes.
 
-``cpu_fallback/driver/links.cpp`` has the loops, ``cuda/apply_link.cu`` those of GPUs.
+The loops are in ``cpu_fallback/driver/links.cpp``, those for GPUs in ``cuda/apply_link.cu``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from gpuqs import cpu_fallback
 from gpuqs.forest import LINKS, Forest
 
-#: How class numbers follow from scores: the largest one's output, or whether one is above zero, zero or above, above
-#: one half.
+#: How class numbers follow from scores: the output with the largest score; or whether a score is above zero, at least
+#: zero, or above one half.
 CLASS_DECISIONS: Final = ("argmax", "above_zero", "from_zero", "above_half")
 
-#: What makes values of raw scores: `gpuqs.forest.LINKS`, and what libraries compute otherwise.
+#: Functions from raw scores to values: `gpuqs.forest.LINKS`, and variants of some libraries.
 KERNELS: Final = (
     *LINKS,
     *("clamped_sigmoid", "double_exp"),
@@ -25,7 +25,8 @@ KERNELS: Final = (
     *("table_exp", "table_softmax"),
 )
 
-#: onnxruntime's, by the operator's post_transform and the link. Nodes after the trees compute theirs otherwise.
+#: onnxruntime's kernels, by the operator's post_transform and the link. They do not apply to links that separate nodes
+#: after the trees compute.
 _OF_ONNX: Final = {
     ("SOFTMAX", "sigmoid"): "softmax_beside_zero",
     ("LOGISTIC", "sigmoid"): "mirrored_sigmoid",
@@ -35,7 +36,7 @@ _OF_ONNX: Final = {
 
 
 def kernel_of(forest: Forest) -> str:
-    """The one of `KERNELS` that makes the forest's values."""
+    """The one of `KERNELS` that computes the forest's values."""
     if forest.library == "ONNX":
         return _OF_ONNX.get((forest.objective.rpartition(" ")[2], forest.link), forest.link)
     if forest.library == "Treelite" and forest.link == "softmax":
@@ -50,12 +51,12 @@ def kernel_of(forest: Forest) -> str:
 
 
 def numpy_link(forest: Forest) -> Callable[[np.ndarray], np.ndarray] | None:
-    """What makes a forest's values of raw scores [D, K] in NumPy, where the library does: the last bits are other ones.
+    """The NumPy function from raw scores [D, K] to a forest's values, if the library computes them in NumPy; else None.
 
-    Elsewhere `kernel_of` says what makes them, of the C library's functions, as libraries that are not Python do, and
-    scikit-learn of its sigmoids. None: so here.
+    Its last bits differ from those of the kernel that `kernel_of` names, which calls the C library's functions, as
+    libraries not written in Python do, and scikit-learn does for its sigmoids.
     """
-    by_scipy = forest.objective == "multi:softmax"  # XGBoost's classifiers make its probabilities in Python
+    by_scipy = forest.objective == "multi:softmax"  # XGBoost's classifiers compute its probabilities in Python
     if not (forest.library == "scikit-learn" or by_scipy):
         return None
     if forest.link == "softmax":
@@ -111,12 +112,12 @@ def multi_label(forest: Forest) -> bool:
 
 
 def decides_on_values(forest: Forest) -> bool:
-    """Whether classes are decided on values, else on sums; the values of "argmax" are class numbers already."""
+    """Whether classes are decided from values; if not, from sums. The values of "argmax" are class numbers already."""
     return forest.class_rule == "value" and forest.link != "argmax"
 
 
 def class_decision(forest: Forest) -> str:
-    """The one of `CLASS_DECISIONS` by which the source library tells classes."""
+    """The one of `CLASS_DECISIONS` by which the source library decides classes."""
     if forest.n_outputs > 1 and not multi_label(forest):
         return "argmax"
     if forest.class_rule == "raw_or_zero":
@@ -137,9 +138,10 @@ def apply_link(
         Factor on the raw score inside the link.
     raw : float64 or float32 [D, K]
     divisor : float
-        The trees that the sums are averages over, or 1.
+        The number of trees that the sums are averaged over, or 1.
     out : ndarray, optional
-        Where values go: C order, as they are returned. May be ``raw`` but for "argmax".
+        Where values are written: in C order, with the shape and dtype of the result. May be ``raw``, except for
+        "argmax".
     n_threads : int
 
     Returns
@@ -168,5 +170,5 @@ def _softmax_of_numpy(raw: np.ndarray) -> np.ndarray:
 
 
 def _softmax_by_columns(raw: np.ndarray) -> np.ndarray:
-    """`_softmax_of_numpy` of raw scores that lie output by output: NumPy adds them up in another order."""
+    """`_softmax_of_numpy` for raw scores stored output by output, which NumPy adds up in another order."""
     return _softmax_of_numpy(np.asfortranarray(raw))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @cpu_fallback.in_default_float_mode
 def model_of(source: Any, *, mmap: bool = False, categories: Categories | None = None) -> Model:
-    """A Model of what `gpuqs.load` or `gpuqs.from_model` takes, with what its file keeps beside the forest."""
+    """Make a Model from what `gpuqs.load` or `gpuqs.from_model` accepts, with what its file holds besides the trees."""
     if isinstance(source, Model):
         if categories is None:
             return source
@@ -47,7 +47,7 @@ def _plan_of(forest: Forest, source: Any) -> Plan | None:
 def warn_of_later_iterations(
     model: Model, mend: str = "iteration_range=(0, model.best_iteration + 1)", callers: int = 1
 ) -> None:
-    """Warn, at the line that called so many callers, where libraries differ on how much of a model to score."""
+    """Warn, at the line ``callers`` levels above the caller, if libraries differ on how much of a model to score."""
     best, n = model.best_iteration, model.n_iterations
     if best is not None and best + 1 < n and model.forest.library == "XGBoost":
         warnings.warn(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from gpuqs.errors import InputError, UnsupportedModelError
 from gpuqs.explanation import Explanation
 from gpuqs.forest import Forest
 from gpuqs.forks import Lock
-from gpuqs.keywords import as_bool, as_integer, check_others, output_and_trees, threads_asked
+from gpuqs.keywords import as_bool, as_integer, check_others, iterations_asked, output_and_trees, threads_asked
 from gpuqs.outputs import Output, Precision, check_options
 from gpuqs.placement import place
 from gpuqs.plain_calls import asked_as, plain_first
@@ -27,6 +27,21 @@ from gpuqs.repeated_calls import all_are
 from gpuqs.stages import STAGED_OUTPUTS, ends_of_stages
 from gpuqs.tuning.plan import Plan, Way
 
+#: Attributes of estimators that models do not have, and where to find them.
+_ELSEWHERE: Final = {
+    **dict.fromkeys(
+        ("predict_proba", "predict_log_proba", "decision_function", "score", "classes_"),
+        "gpuqs.sklearn.wrap makes an estimator that has it, of a fitted estimator or of this model; predict(X) gives "
+        "probabilities, for two classes those of the second, and predict(X, 'class') labels",
+    ),
+    **dict.fromkeys(
+        ("feature_importances_", "feature_importance", "get_score", "get_feature_importance"),
+        "gpuqs only scores: ask the library that trained the model",
+    ),
+    **dict.fromkeys(("feature_name", "feature_names_in_", "feature_names_"), "it is called feature_names here"),
+    "num_trees": "it is called n_trees here",
+    "num_feature": "it is called n_features here",
+}
 #: Documents that `Model.warm_up` scores, at most.
 _WARM_UP_ROWS: Final = 4096
 
@@ -40,7 +55,7 @@ class Model:
     ----------
     forest : Forest
     plan : Plan, optional
-        What `tune` has found for the forest before.
+        An earlier result of `tune` for the forest.
 
     Attributes
     ----------
@@ -62,7 +77,7 @@ class Model:
         self._lock = Lock()
 
     def _choose_by(self, plan: Plan | None) -> None:
-        """Score by a plan from now on; nothing that was chosen by the previous one is used again."""
+        """Score by a plan from now on, and forget everything that was chosen by the previous one."""
         self._calls = Calls(self._programs, self.device, plan)
         self._plain = self._calls.plain  # where `plain_first` looks for it
 
@@ -92,7 +107,7 @@ class Model:
 
     @property
     def n_iterations(self) -> int:
-        """Number of boosting iterations, of one tree or several each; ``iteration_range`` counts these."""
+        """Number of boosting iterations, each of one or several trees; ``iteration_range`` counts these."""
         return self.forest.n_iterations
 
     @property
@@ -119,7 +134,7 @@ class Model:
         return self._calls.chooser.reasons_on(self.device)
 
     def engine_for(self, n_documents: int) -> str:
-        """The engine that ``engine="auto"`` takes for ``n_documents``: by the plan, or by predicted costs."""
+        """The engine that ``engine="auto"`` chooses for ``n_documents``: by the plan, or by predicted costs."""
         n_documents = as_integer(n_documents, "n_documents", 0)
         return self._calls.chooser.way(n_documents, self.device, cpu_fallback.machine()).engine
 
@@ -155,33 +170,33 @@ class Model:
         Parameters
         ----------
         X : array-like [D, n_features] or EncodedDocuments
-            The documents, one a row. Any of:
+            The documents, one per row. Any of:
 
             - a NumPy array (float32, float64 or integers; C or F order, any strides);
             - a nested list, where None is missing;
             - a pandas frame or an Arrow table, whose columns are found by name;
-            - a scipy.sparse matrix or array, whose absent entries are what the source library takes them for: missing
+            - a scipy.sparse matrix or array, whose absent entries mean what they mean to the source library: missing
               for XGBoost and Treelite, 0 for all others;
-            - what `encode` made of one of these;
+            - the result of `encode` for one of these;
             - an array on a GPU (CuPy, PyTorch, JAX, Numba; float32, float64 or integers). It is scored on that GPU, on
               the current CuPy stream, and the answer is an array of the same library.
 
-            No more than a chunk of the documents is copied at a time, but of lists, object arrays, and sparse formats
-            other than CSR and CSC. Where features are categories, arrays hold their codes; for CatBoost models, arrays
-            of whole numbers hold the categories themselves.
+            At most a chunk of the documents is copied at a time, except for lists, object arrays, and sparse formats
+            other than CSR and CSC. Where features are categories, arrays hold their codes; for CatBoost models, integer
+            arrays hold the categories themselves.
         output : {"value", "raw", "class", "leaf", "per_tree"}
             What to compute for each document:
 
             - "value": what the source library's ``predict`` gives, such as probabilities.
-            - "raw": the sums, before the link.
+            - "raw": the raw scores, before the link.
             - "class": the label of the likeliest class; for multi-label models, 0 or 1 for each output.
             - "leaf": the source library's number of the exit leaf in each tree. The answer is always int32
               [D, n_trees]; XGBoost itself gives float32, and [D] for a single tree.
             - "per_tree": the value of the exit leaf in each tree.
         n_threads : int, optional
-            Threads to use, at most four for each processor. By default as many as the batch's predicted time is worth,
-            but no more than processors that the process may use. How many these are depends on its affinity, its
-            control groups' quotas, ``OMP_NUM_THREADS`` and ``threadpoolctl``. With -1, all batches get so many threads;
+            Threads to use, at most four per processor. By default as many as pay off for the batch's predicted time,
+            but no more than the number of processors that the process may use. That number depends on CPU affinity,
+            cgroup quotas, ``OMP_NUM_THREADS`` and ``threadpoolctl``. With -1, every batch gets that number of threads;
             with -2 one fewer, and so on, as with joblib's ``n_jobs``.
         out : array, optional
             Where to write the answer: an array in C order on the same side as ``X`` (host or GPU), with the shape and
@@ -189,26 +204,24 @@ class Model:
         engine : str
             "auto", or one of `engines`. "qs_gpu", "bitslice_gpu" and "walk_gpu" run on a GPU.
         precision : {"exact", "fast"}
-            "exact": the source library's sums, bit for bit. Only "qs_gpu" adds in an order of its own: its exact sums
+            "exact": the source library's sums, bit for bit. Only "qs_gpu" adds in a different order: its exact sums
             have the same bits every time, and differ from the library's by at most n_trees ulps of the sum of the leaf
             values' magnitudes.
-            "fast": leaf values are rounded once to a 24-bit fixed-point grid and summed as integers. The bits are the
-            same whatever the engine, the instruction set, the number of threads and the split into batches. Not for
-            linear trees.
+            "fast": leaf values are rounded once to a 24-bit fixed-point grid and summed as integers. The result has the
+            same bits for every engine, instruction set, number of threads and split into batches. Not for linear trees.
         trees : slice, optional
-            Score with these trees alone, such as ``slice(0, 100)``, for staged prediction. The base score is added
-            whatever the range; only CatBoost's models leave their bias out of ranges that do not start at 0, as it
-            does itself. An empty range gives the base score; where values are averages, as those of LightGBM's random
-            forests, it gives NaN.
+            Score with only these trees, such as ``slice(0, 100)``, for staged prediction. The base score is added for
+            any range; but CatBoost models leave their bias out of ranges that do not start at 0, as CatBoost itself
+            does. An empty range gives the base score, or NaN where values are averages, as in LightGBM's random
+            forests.
         base_margin : array-like [D, n_outputs] or [D * n_outputs], optional
-            What the sums of each document start from instead of the model's base score, in units of raw scores. As in
-            XGBoost.
+            Where each document's sums start, in place of the model's base score; in units of raw scores, as in XGBoost.
         device : int or str, optional
-            "cuda", "cuda:1" or 1: score documents that lie on the host on that GPU (by this model's plan; the model
-            that ``to(device)`` gives has its own). "cpu": score on the host. By default, documents are scored where
-            they lie.
-            Work on documents that lie on a GPU is queued, and the call returns at once; only the first call with a
-            precision and a range of trees waits, until the model is copied. A call may be captured in a CUDA graph if
+            "cuda", "cuda:1" or 1: score documents that are on the host on that GPU (by this model's plan; the model
+            that ``to(device)`` returns has its own). "cpu": score on the host. By default, documents are scored where
+            they are.
+            For documents on a GPU, the work is queued and the call returns at once; only the first call with a given
+            precision and range of trees waits, until the model is copied. A call may be captured in a CUDA graph if
             the same call was made before; the memory that it uses stays allocated on the device from then on.
         raw_score, output_margin : bool
             LightGBM's and XGBoost's names for ``output="raw"``.
@@ -218,16 +231,16 @@ class Model:
             Must be False: gpuqs does not compute the features' contributions to a score.
         start_iteration, num_iteration : int, optional
             As in LightGBM: score with ``num_iteration`` iterations from ``start_iteration`` on. None, or a number below
-            1, means all that follow, and a range that goes past the last iteration ends with it. But of a model that
-            was taken over live after early stopping, which has no iterations past its best one, asking for these is an
-            error.
+            1, means all that follow, and a range that goes past the last iteration ends with it. A live model that was
+            converted after early stopping has no iterations past its best one; asking for them is an error.
         iteration_range : (int, int), optional
             As in ``xgboost.Booster``: score with the iterations from the first number up to, but not including, the
-            second; where the second is 0, up to the last. (An ``XGBModel`` then takes those before the first, too.)
+            second; if the second is 0, up to the last. (An ``XGBModel`` then also uses those before the first.)
         **others
-            LightGBM's, XGBoost's and CatBoost's further keywords, with values that change no score, such as
+            Other keywords of LightGBM, XGBoost and CatBoost, with values that change no score, such as
             ``validate_features=True``, ``pred_early_stop=False``, ``verbosity=-1`` or ``task_type="CPU"``; and their
-            names of ``n_threads``, such as ``num_threads``.
+            names for ``n_threads``, such as ``num_threads``, and for the ends of ``iteration_range``, ``ntree_start``
+            and ``ntree_end``.
 
         Returns
         -------
@@ -235,10 +248,10 @@ class Model:
             A NumPy array, or an array of X's library where X lies on a GPU:
 
             - "value" and "raw": [D], or [D, n_outputs] where the model has several outputs. Values of XGBoost's
-              multi:softmax are labels, [D]. The type is that in which the source library sums: float32 for XGBoost,
+              multi:softmax are labels, [D]. The dtype is the one in which the source library sums: float32 for XGBoost,
               float64 for most others.
-            - "class": [D], int64, float64, bool, texts or times, as the labels are (uint64 or objects where these would
-              not tell them apart).
+            - "class": [D], or [D, n_outputs] for multi-label models; int64, float64, bool, strings or times, like the
+              labels (uint64 or objects where labels would not stay distinct in these).
             - "leaf": int32 [D, n_trees].
             - "per_tree": [D, n_trees], or [D, n_trees, n_outputs] where leaves hold vectors.
 
@@ -249,15 +262,15 @@ class Model:
         ValueError
             There is no such output, engine or iteration, or keywords contradict each other.
         UnsupportedModelError
-            ``pred_contrib`` is True, another keyword asks for what is not offered, or the model does not run on the
-            device.
+            ``pred_contrib`` is True, another keyword asks for something that is not offered, or the model does not run
+            on the device.
         DeviceError
             A GPU is asked for, and a package, a driver or the device is missing; or the call is being captured in a
             CUDA graph, and something would have to be copied or compiled first.
         """
         repeated = self._calls.repeated
         if repeated and type(engine) is str and engine == "auto" and not others:
-            # What was recorded answers calls whose other options have their defaults.
+            # Recorded calls answer only calls whose other options have their defaults.
             unset = (n_threads, out, trees, base_margin, device, num_iteration, iteration_range)
             off = (raw_score, output_margin, pred_leaf, pred_contrib)
             if all_are(None, unset) and all_are(False, off) and type(start_iteration) is int and not start_iteration:
@@ -267,6 +280,7 @@ class Model:
         if others:
             check_others(self.forest, others)
             n_threads = threads_asked(n_threads, others)
+            iteration_range = iterations_asked(iteration_range, others)
         output, trees = output_and_trees(
             self.forest,
             output,
@@ -294,16 +308,16 @@ class Model:
         n_threads: int | None = None,
         base_margin: Any = None,
     ) -> Iterator[Any]:
-        """Score documents with the first iteration, the first two, and so on: what learning curves are drawn from.
+        """Score documents with the first iteration, the first two, and so on, as for learning curves.
 
-        On the CPU, documents pass the trees once, whatever the number of stages.
+        On the CPU, documents pass through the trees once, whatever the number of stages.
 
         Parameters
         ----------
         X : array-like [D, n_features] or EncodedDocuments
-            As for `predict`. They must stay as they are until the last answer. Many that must be converted (tables,
-            sparse matrices, lists), or whose stages' sums take more than 64 MiB, are encoded, as by `encode`; where it
-            cannot encode, those of the former kind are converted as a whole.
+            As for `predict`. Do not change them before the last answer. Large batches that must be converted (tables,
+            sparse matrices, lists), and batches whose sums of all stages take more than 64 MiB, are encoded first, as
+            by `encode`; if the model does not support that, batches that must be converted are converted as a whole.
         output : {"value", "raw", "class"}
             As for `predict`.
         eval_period : int
@@ -314,13 +328,14 @@ class Model:
         Yields
         ------
         array
-            The answer of each stage: the bits of ``predict(X, output, iteration_range=(0, end))``, of exact sums.
+            The answer of each stage, bit for bit that of ``predict(X, output, iteration_range=(0, end))`` with exact
+            sums.
 
         Raises
         ------
         InputError, ValueError, UnsupportedModelError, DeviceError
-            As `predict`; before the first answer is asked for. On GPUs, where each stage is a call of `predict`, some
-            when it is.
+            As for `predict`, raised by this call, before the first answer is requested. On GPUs, where each stage is a
+            call of `predict`, some are raised only when an answer is requested.
         """
         if output not in STAGED_OUTPUTS:
             raise ValueError(f"output must be one of {', '.join(map(repr, STAGED_OUTPUTS))}, not {output!r}")
@@ -335,7 +350,7 @@ class Model:
         return (self.predict(X, output, trees=slice(0, end), **options) for end in ends)
 
     def _asked(self, device: Any) -> Any:
-        """Where a call with ``device`` runs; None where its documents tell."""
+        """Where a call with ``device`` runs; None if that depends on its documents."""
         return self.device if device is None and self.device is not HOST else device
 
     @cpu_fallback.in_default_float_mode
@@ -360,8 +375,8 @@ class Model:
         Parameters
         ----------
         n_documents : int
-            How many documents the calls will have: the fastest engine for few is not the one for many. The first call
-            with another number of documents chooses anew, which takes some 50 us, and prepares what it lacks.
+            How many documents each call will have: the fastest engine for few is not the fastest for many. The first
+            call with another number of documents chooses again, which takes some 50 us, and prepares what it lacks.
         engine, precision, trees, device, start_iteration, num_iteration, iteration_range
             What the calls will pass to `predict`.
 
@@ -371,7 +386,7 @@ class Model:
             The model itself.
         """
         n_documents = as_integer(n_documents, "n_documents", 1)
-        # Enough to fill the widest words, for each of which machine code is made, and to have threads begin.
+        # Enough rows to fill the widest words, since machine code is made for each width, and to start threads.
         shape = min(n_documents, _WARM_UP_ROWS), self.n_features
         rows = Documents(shape[0], lambda a, b: np.broadcast_to(np.zeros((), self.forest.input_dtype), shape)[a:b])
         _, chosen = output_and_trees(
@@ -411,9 +426,9 @@ class Model:
     ) -> Plan:
         """Measure how batches like ``X`` are scored fastest on this machine, and score them that way from now on.
 
-        Engines, sizes of their blocks and numbers of threads are tried in the order of what a cost model predicts
-        (docs/tuning.md). None of them changes a score; this is checked on ``X``. A way replaces the default only if it
-        is clearly faster.
+        Engines, their block sizes and numbers of threads are tried in the order of their costs as predicted by a model
+        (docs/tuning.md). None of them changes a score; this is checked on ``X``. A choice replaces the default only if
+        it is clearly faster.
 
         The plan sets the engine and its parameters for calls with ``engine="auto"``, and the threads for those with
         ``n_threads=None``. It holds for the model's device (``to("cuda").tune(X)`` compares the engines of that GPU),
@@ -422,17 +437,18 @@ class Model:
         Parameters
         ----------
         X : array-like [D, n_features]
-            Documents as for `predict`, like those that will be scored, and where those will lie. Up to 10,000 are used;
-            on a GPU up to 1,048,576, but no more than 256 MiB that lie on the host.
+            Documents as for `predict`, like those that will be scored, and in the same place (host or GPU). Up to
+            10,000 are used; on a GPU up to 1,048,576, but at most 256 MiB of documents that are on the host.
         budget_s : float
-            Seconds that tuning may take. A step that was begun is finished, such as preparing a large model for an
+            Seconds that tuning may take. A step that has begun is finished, such as preparing a large model for an
             engine. A batch size for which no time is left keeps its default.
         batch_sizes : sequence of int, optional
             How many documents the calls will have. By default 1, 10, 100, 1,000 (on a GPU also 10,000 and 100,000), and
-            as many as are used of ``X``. What is found for a size also serves calls with up to 1.5 times as many
-            documents, or as few; a size of 1,000 or more (on a GPU 1,048,576) serves all larger calls, too.
+            the number of documents of ``X`` that are used. The result for a size also serves calls whose number of
+            documents differs by a factor of at most 1.5; a size of 1,000 or more (on a GPU 1,048,576) also serves all
+            larger calls.
         n_threads : int, optional
-            Most threads that the plan may use, as for `predict`. The engines of GPUs use none.
+            Upper limit of threads that the plan may use, as for `predict`. It does not matter to engines of GPUs.
         progress : callable, optional
             Called with the milliseconds that have passed and those of the whole budget.
 
@@ -475,7 +491,7 @@ class Model:
         Returns
         -------
         EncodedDocuments
-            What `predict` of this model takes, with engine "auto" or "bitslice".
+            Accepted by this model's `predict`, with engine "auto" or "bitslice".
 
         Raises
         ------
@@ -493,10 +509,10 @@ class Model:
         return EncodedDocuments(self._programs, here.isa, coded)
 
     def to(self, device: Any = "cuda") -> Model:
-        """The same model on a device: ``model.to("cuda:0")`` scores there, wherever documents lie.
+        """The same model on a device: ``model.to("cuda:0")`` scores there, wherever documents are.
 
         The trees are copied to the device when they are first used, once for all models that came from this one. A
-        model for another device begins with this model's `plan`; what `tune` finds later is each model's own.
+        model for another device starts with this model's `plan`; later calls of `tune` affect only their own model.
         ``model.to("cuda").to("cpu")`` is ``model``.
 
         Parameters
@@ -522,23 +538,24 @@ class Model:
             if there.key not in self._elsewhere:
                 model = object.__new__(type(self))
                 model._bind(self._programs, there, self.plan)
-                model._origin = weakref.ref(self)  # which owns the model: both would live on in a cycle
+                model._origin = weakref.ref(self)  # self owns the model: a strong reference would be a cycle
                 self._elsewhere[there.key] = model
             return self._elsewhere[there.key]
 
     @cpu_fallback.in_default_float_mode
     def save(self, path: str | os.PathLike[str], *, ready: bool = False) -> None:
-        """Save the model in gpuqs's own format, which `gpuqs.load` reads in a moment.
+        """Save the model in gpuqs's own format, which `gpuqs.load` reads quickly.
 
-        The file has a checksum and holds arrays, no code. An older file is replaced as a whole or not at all. The
+        The file has a checksum and holds arrays, no code. An existing file is replaced as a whole or not at all. The
         `plan` is saved, too, and used wherever the file is loaded on the same kind of machine.
 
         Parameters
         ----------
         path : str or os.PathLike
         ready : bool
-            Also save the ranks of the thresholds, in two more bytes a node. To find them takes most of the time that a
-            loaded model needs before its first answer. They are the same on every machine, and checked when used.
+            Also save the ranks of the thresholds, in two more bytes per node. Computing them takes most of the time
+            that a loaded model needs before its first answer. They are the same on every machine, and checked when
+            used.
 
         Raises
         ------
@@ -547,7 +564,7 @@ class Model:
         FileExistsError
             ``path`` holds something other than a model in this format, such as another library's model.
         OSError
-            The file cannot be written; or it could only be overwritten in place (no file can be made in its folder),
+            The file cannot be written; or it could only be overwritten in place (no file can be created in its folder),
             and a model of this process has it mapped (``mmap=True``).
         """
         from gpuqs.formats import native
@@ -561,8 +578,16 @@ class Model:
         native.check_target(path)
         native.write(self.forest, path, plan, kept)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say where to find what other libraries' classes have by a name."""
+            where = _ELSEWHERE.get(name)
+            hint = "" if where is None else f"; {where}"
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
     def __getstate__(self) -> Mapping[str, Any]:
-        # Programs and device memory stay behind: unpickling looks for the device, and tells where there is none.
+        # Programs and device memory are left out: unpickling looks for the device, and fails with a message without it.
         return {"forest": self.forest, "device": self.device, "plan": self.plan}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:

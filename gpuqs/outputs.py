@@ -18,14 +18,14 @@ Precision = Literal["exact", "fast"]
 OUTPUTS: Final = get_args(Output)
 PRECISIONS: Final = get_args(Precision)
 
-#: Values of leaves that are taken at a time: what they pass through stays in a cache.
+#: Leaf values that are gathered at a time, so that intermediate arrays stay in a cache.
 _TOGETHER: Final = 1 << 15
-#: Numbers of leaves, those that no leaf has among them, for each leaf at most. Those that number nodes, too, have two.
+#: Upper limit of numbers, used or not, per leaf in a table by leaf number. Libraries that also number nodes have two.
 _MOST_NUMBERS: Final = 8
 
 
 def check_options(forest: Forest, output: str, precision: str, engine: str) -> None:
-    """Refuse precisions that are not there, outputs that are not for this forest, and engines that are no names."""
+    """Refuse unknown precisions, outputs that this forest does not have, and engines that are not strings."""
     if not isinstance(engine, str):
         raise ValueError(f"engine must be a name, such as 'auto', not {engine!r}")
     if precision not in PRECISIONS:
@@ -45,7 +45,7 @@ def check_options(forest: Forest, output: str, precision: str, engine: str) -> N
 
 
 def objective_of(forest: Forest) -> str:
-    """The objective that a model was trained for, in words; LightGBM's files name none that is a caller's own."""
+    """The objective that a model was trained for, in words; LightGBM's files do not name custom objectives."""
     if forest.objective:
         return f"objective {forest.objective!r}"
     return "a custom objective" if forest.library == "LightGBM" else "an objective that is not known"
@@ -72,11 +72,11 @@ def class_labels(forest: Forest) -> np.ndarray:
 
 
 def labels_as_array(labels: Sequence[Any]) -> np.ndarray:
-    """Labels as an array that tells them apart, of a plain type if one does."""
+    """Labels as an array in which they stay distinct, of a plain type if possible."""
     array = np.array(labels)
-    if array.dtype.kind == "f" and all(isinstance(label, int) for label in labels):  # of int64 and uint64
+    if array.dtype.kind == "f" and all(isinstance(label, int) for label in labels):  # mixed int64 and uint64
         array = np.array(labels, np.uint64 if min(labels) >= 0 else object)
-    elif array.dtype.kind == "U" and array.tolist() != list(labels):  # it takes a text's last NULs for padding
+    elif array.dtype.kind == "U" and array.tolist() != list(labels):  # NumPy takes a string's trailing NULs for padding
         array = np.array(labels, object)
     return array
 
@@ -84,7 +84,7 @@ def labels_as_array(labels: Sequence[Any]) -> np.ndarray:
 def class_numbers(forest: Forest, sums: np.ndarray, n_trees: int) -> np.ndarray:
     """The class of each document, from sums [D, K] of ``n_trees`` trees, by `Forest.class_rule`.
 
-    Several probabilities that do not exclude each other (multi-label models) give a class each, [D, K].
+    In multi-label models, whose probabilities do not exclude each other, each output gives a class, [D, K].
     """
     scores = to_values(forest, sums, n_trees) if decides_on_values(forest) else sums
     decision = class_decision(forest)
@@ -108,7 +108,7 @@ def values_of_leaves(forest: Forest, leaves: np.ndarray, out: np.ndarray) -> Non
 
 
 def positions_of_leaves(forest: Forest, leaves: np.ndarray) -> np.ndarray:
-    """Positions in their trees, int32 [D, T], of leaves of these numbers of the source library's; may be ``leaves``."""
+    """Positions in their trees, int32 [D, T], of leaves given by the source library's numbers; may be ``leaves``."""
     if forest.leaves_by_position:
         return leaves
     if (numbered := _leaves_by_number(forest)) is not None:
@@ -125,7 +125,10 @@ def positions_of_leaves(forest: Forest, leaves: np.ndarray) -> np.ndarray:
 
 @once_each
 def _leaves_by_number(forest: Forest) -> tuple[np.ndarray, np.ndarray] | None:
-    """Each tree's leaves by number: where its numbers begin, int64 [T], and positions; None if numbers are large."""
+    """A table of leaf positions by number: where each tree's part begins, int64 [T], and the positions.
+
+    None if numbers are so large that the table would be, too.
+    """
     n_leaves, firsts = np.diff(forest.leaf_offsets), forest.leaf_offsets[:-1]
     ends = np.cumsum(np.maximum.reduceat(forest.leaf_id, firsts).astype(np.int64) + 1)
     if ends[-1] > _MOST_NUMBERS * len(forest.leaf_id):

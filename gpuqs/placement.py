@@ -25,12 +25,12 @@ _SHARED: Final = "out shares memory with X, which would change while it is read;
 
 
 def place(forest: Forest, X: Any, device: Any, engine: str, output: str, base_margin: Any) -> Device:
-    """The device that is asked for; else the one where documents lie; else where the engine runs.
+    """The device that is asked for; else the one where documents are; else one where the engine runs.
 
     Raises
     ------
     ValueError, InputError
-        What is asked for does not run there.
+        The call cannot run there.
     """
     kind = ENGINES[engine].device if engine in ENGINES else None
     if device is None and type(X) is np.ndarray and kind != "cuda":
@@ -39,8 +39,8 @@ def place(forest: Forest, X: Any, device: Any, engine: str, output: str, base_ma
     if device is not None:
         if device is not HOST and not (isinstance(device, str) and device == "cpu"):
             find = lambda: find_device(device)  # noqa: E731
-    elif not is_pandas(X) and is_on_device(X):  # frames look long for what they lack
-        from gpuqs.devices.cuda import device_of  # here, as in `find_device`
+    elif not is_pandas(X) and is_on_device(X):  # frames take long to find that an attribute is missing
+        from gpuqs.devices.cuda import device_of  # imported here, as in `find_device`
 
         find = lambda: device_of(X)  # noqa: E731
     elif kind == "cuda":
@@ -68,12 +68,12 @@ def _refuse_on_gpus(forest: Forest, X: Any, engine: str, output: str, base_margi
 
 
 def documents_of(X: Any, forest: Forest, device: Device) -> tuple[Documents, Device]:
-    """Documents that are scored on a device, and the device where they lie: that one, or the host.
+    """Documents that are scored on a device, and the device where they are: that one, or the host.
 
     Raises
     ------
     InputError
-        They are no documents of the forest's, or lie on another device.
+        They are not documents for the forest, or are on another device.
     """
     adopted = None if device is HOST else device.adopt(without_history(X))
     if adopted is None:
@@ -92,7 +92,7 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
     Raises
     ------
     InputError
-        It has another shape or type, or lies elsewhere.
+        It has the wrong shape or type, or is elsewhere.
     """
     if is_jax(out):
         library = "NumPy" if where is HOST else "CuPy"
@@ -115,7 +115,7 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
 
 
 def refuse_overlap(documents: Documents, out: Any, where: GpuDevice) -> None:
-    """Refuse documents of a device that share memory with ``out`` there.
+    """Refuse documents on a device that share memory with ``out`` there.
 
     Raises
     ------
@@ -127,12 +127,14 @@ def refuse_overlap(documents: Documents, out: Any, where: GpuDevice) -> None:
 
 
 def refusing_overlap(documents: Documents, X: Any, forest: Forest, out: np.ndarray, rows: int) -> Documents:
-    """Documents of the host, as `documents_of` made them of ``X``, to be scored so many at a time into ``out``.
+    """Host documents that `documents_of` made from ``X``, checked not to share memory with ``out``.
+
+    ``rows`` of them are scored at a time.
 
     Raises
     ------
     InputError
-        They are read from memory of ``out``; a chunk raises it where that is not known before.
+        They are read from memory of ``out``; raised by a chunk if that is not known before.
     """
 
     def refuse(read: Iterable[np.ndarray]) -> None:
@@ -146,6 +148,6 @@ def refusing_overlap(documents: Documents, X: Any, forest: Forest, out: np.ndarr
 
     if not documents.copied:
         refuse([documents.chunk(0, documents.n)])
-    elif documents.n > rows or isinstance(X, np.ndarray):  # a single copy is made before anything is written
+    elif documents.n > rows or isinstance(X, np.ndarray):  # a sole chunk is copied before anything is written
         refuse(memory_of(X, forest))
     return documents._replace(chunk=chunk)

@@ -3,29 +3,29 @@
 A call of `Model.predict` is plain where all of these hold; every other call takes the general path, `gpuqs.calls`:
 
 - ``X`` has at least one row, no more than are scored in one go (`gpuqs.chunks.rows_at_once`), and the model's number of
-  columns. It is an aligned NumPy array (no subclass) of native float32 or float64, whose strides are any; or one of a
-  few integers or bools, if ``out`` is None; or a list or tuple of lists or tuples of floats (Python's or float64), ints
-  up to 2^53, bools and None.
+  columns. It is an aligned NumPy array (no subclass) of native float32 or float64 with any strides; or a small one of
+  integers or bools, if ``out`` is None; or a list or tuple of lists or tuples of floats (Python's or float64), ints up
+  to 2^53, bools and None.
 - ``output`` is "value" or "raw", or "leaf" where the answer holds few numbers; ``raw_score``, ``output_margin`` and
   ``pred_leaf`` are True or False.
 - ``precision`` is "exact" or "fast", ``engine`` is "auto".
-- ``n_threads``, or what another library calls it, is None or a positive int.
+- ``n_threads``, or another library's name for it, is None or a positive int.
 - ``out`` is None; or it is a C-contiguous, writable NumPy array of the answer's shape and type that shares no memory
   with ``X``, and the kernels make the answer themselves (NumPy makes some values: `gpuqs.links.numpy_link`).
 - ``num_iteration`` is None or an int, ``start_iteration`` an int, ``iteration_range`` None or a tuple of two ints,
   ``trees`` None or a slice of ints and None; they do not contradict each other.
 - ``device`` is None or "cpu", and the model is on the host.
 - ``base_margin`` is None; ``pred_contrib`` is False.
-- The model takes arrays as they are, which CatBoost's with categories do not, nor those of an ``XGBModel(missing=-1)``,
-  and its values have the shape of sums.
-- An engine of the CPU's kernels scores it.
+- The model reads arrays as they are (CatBoost models with categories do not, nor does an ``XGBModel(missing=-1)``), and
+  its values have the shape of its sums.
+- A compiled CPU engine scores it.
 
-The first call of a model with few trees, not laid out yet, goes by these as they are (`gpuqs.engines.forest_walk`).
+The first call of a small model that is not laid out yet walks the trees as they are (`gpuqs.engines.forest_walk`).
 
-Rows that the general path has made of frames and the like go through here, too, where nothing else is asked for. So do
+Rows that the general path has made from frames and the like are also scored here, if no other option is given. So are
 those of a small CSR matrix, which are made here, if neither precision, nor a range of trees, nor ``out`` is given.
 
-The first few calls with a range of trees go by what scores all trees, if the base score allows (`goes_by_whole`).
+The first few calls with a range of trees use the program for all trees, if the base score allows (`goes_by_whole`).
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from gpuqs.outputs import Precision
 from gpuqs.programs import RANGES_COUNTED, Programs
 from gpuqs.threads import threads_of_call
 
-#: Most documents of a small batch: a list holds the program for each number of them.
+#: Most documents of a small batch: a list holds the program for each number of documents.
 MOST_SMALL: Final = 4096
-#: The same of a range of iterations, of which a model may have hundreds.
+#: The same for a range of iterations; a model may have hundreds of ranges.
 MOST_SMALL_OF_PART: Final = 128
 
-#: Seconds of scoring up to which a call keeps Python's lock: two threads that hand it over get less done than one that
-#: keeps it (an Intel server, calls of 2 to 6 us: 0.5 to 0.8 times as much; of 10 us: 1.2 times).
+#: Seconds of scoring up to which a call keeps the GIL: for such calls, two threads that hand it over get less done than
+#: one that keeps it (on an Intel server 0.5 to 0.8 times as much with calls of 2 to 6 us, but 1.2 times with 10 us).
 BRIEF: Final = 5e-6
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -77,7 +77,7 @@ def asked_as(
     num_iteration: SupportsIndex | None,
     iteration_range: Sequence[int] | None,
 ) -> Asked:
-    """Arguments of `Model.predict`, which were checked, as `PlainWays` knows them."""
+    """Checked arguments of `Model.predict`, in the form that `PlainWays` uses."""
     ends = None if trees is None else (trees.start, trees.stop, trees.step)
     return (
         precision,
@@ -89,18 +89,18 @@ def asked_as(
 
 
 def plain_first(method: Method) -> Method:
-    """`Model.predict` that answers plain calls by ``self._plain``, its `PlainWays`; ``method`` answers all others.
+    """Make a `Model.predict` that answers plain calls by ``self._plain``, a `PlainWays`, and others by ``method``.
 
-    It is C's, for Python takes longer to find fifteen arguments' values than a small forest's score takes.
+    It is compiled, because Python takes longer to bind fifteen arguments than a small forest takes to score.
     """
     tries_plain: Method = cpu_fallback.plain_first(cpu_fallback.in_default_float_mode(method))
     return tries_plain
 
 
 class PlainWays:
-    """What answers a model's plain calls on the host, by one plan; each is made when it is first asked for.
+    """What answers a model's plain calls on the host, by one plan; each part is made on first use.
 
-    Nothing in it knows the model, which could not be freed then.
+    It must not refer to the model: such a cycle would keep the model alive.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class PlainWays:
 
     @lazy
     def exact(self) -> cpu_fallback.PlainCalls | None:
-        """Calls with all trees."""
+        """For calls with all trees."""
         return plain_calls(self._chooser, self._programs)
 
     @lazy
@@ -125,7 +125,7 @@ class PlainWays:
 
     @lazy
     def narrow(self) -> cpu_fallback.PlainCalls | None:
-        """`exact` for documents of the columns `Forest.tested` alone."""
+        """`exact` for documents with only the columns `Forest.tested`."""
         return plain_calls(self._chooser, self._programs, narrow=True)
 
     @lazy
@@ -133,7 +133,7 @@ class PlainWays:
         return reader_of_few(self._programs.forest, rows_at_once(self._programs.forest, narrow=True))
 
     def of_csr(self, X: Any, raw: bool, n_threads: int) -> np.ndarray | None:
-        """The answer for a CSR matrix of scipy's, with options as of `narrow`; None: the general path has it."""
+        """The answer for a scipy CSR matrix by `narrow`; None: the general path must answer."""
         read, plain = self._rows_of_csr, self.narrow
         rows = None if read is None or plain is None else read(X)
         if rows is None or plain is None:
@@ -163,7 +163,7 @@ class PlainWays:
         return self.for_many_calls(asked)
 
     def for_many_calls(self, asked: Asked) -> cpu_fallback.PlainCalls | None:
-        """What answers calls that will be many: if not with all trees, by a program of their own."""
+        """What answers calls that will be many: for a range of trees, a program of its own."""
         own = self._of_ranges.get(asked)
         if own is not None:
             return own[0]
@@ -174,13 +174,13 @@ class PlainWays:
         return keep_some(self._of_ranges, asked, own, self._programs.parts_kept)[0]
 
     def prepare(self, asked: Asked, n_documents: int) -> None:
-        """Prepare all that such calls with ``n_documents`` need."""
+        """Prepare everything that such calls with ``n_documents`` need."""
         plain = self.for_many_calls(asked)
         if plain is not None:
             plain.prepare(min(n_documents, sys.maxsize))
 
     def _of_all(self, asked: Asked) -> tuple[slice | None, cpu_fallback.PlainCalls | cpu_fallback.TreeRange | None]:
-        """The range of trees, and what scores it by what scores all, if anything does; for all trees None, and that."""
+        """The range of trees, and what scores it by the program for all trees, or None; None and that for all trees."""
         precision, ends, start, number, iterations = asked
         trees = None if ends is None else slice(*ends)
         forest, whole = self._programs.forest, self.fast if precision == "fast" else self.exact
@@ -214,8 +214,8 @@ def plain_calls(
 ) -> cpu_fallback.PlainCalls | None:
     """What answers plain calls with one precision, for documents of one width, and a range of trees.
 
-    None: nothing does, for values have not the shape of sums, or linear leaves no fast precision.
-    ``narrow``: documents hold the columns `Forest.tested` alone.
+    None: nothing does, as values do not have the shape of sums, or linear leaves have no fast precision.
+    ``narrow``: documents hold only the columns `Forest.tested`.
     """
     forest = programs.part(trees)
     if forest.link == "argmax" or (forest.has_linear_leaves and precision == "fast"):
@@ -232,7 +232,7 @@ def plain_calls(
     def first_of(n_documents: int) -> tuple[Program, int] | None:
         if chooser.plan is not None or programs.has_whole or not comes_first(forest, n_documents):
             return None
-        if is_mapped(forest.leaf_value):  # the file may change once they were read
+        if is_mapped(forest.leaf_value):  # the file may change after the values were read
             return None
         return forest_walk(of_documents, cpu_fallback.machine()), 1
 
@@ -255,7 +255,7 @@ def plain_calls(
 
 
 def _link(forest: Forest, precision: Precision, name: str, averaged: bool) -> cpu_fallback.Link | None:
-    """What makes scores of sums; None: sums are these."""
+    """The link from sums to scores; None if the sums are the scores."""
     divisor = links.trees_averaged(forest, forest.n_trees) if averaged else 1.0
     of_all = partial(cpu_fallback.Link, name, forest.sum_dtype, forest.n_outputs, forest.link_scale, divisor)
     if precision == "fast":

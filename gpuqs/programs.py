@@ -19,16 +19,16 @@ from gpuqs.forks import Lock, lazy
 from gpuqs.kept import Kept
 from gpuqs.layout.ranks import RankTables, build_ranks
 
-#: Programs of tree ranges that are kept on each device, for staged prediction: so many, or more, to so many, as long as
-#: these hold no more numbers than that together. The one unused for longest goes first.
+#: Programs of tree ranges that are kept on each device, for staged prediction: PARTS_KEPT, and more, up to MOST_PARTS,
+#: as long as all hold at most PARTS_NUMBERS numbers together. The least recently used is dropped first.
 PARTS_KEPT, MOST_PARTS, PARTS_NUMBERS = 16, 256, 1 << 21
-#: So many calls with a range go by a program of all trees, so many documents counting as another call. Then it gets one
-#: of its own, which takes a millisecond or more to make, and scores up to twice as fast. If that is not kept, twice as
-#: many calls go by the other before it is made again.
+#: The first CALLS_BY_WHOLE calls with a range use the program for all trees, where every DOCUMENTS_OF_CALL documents
+#: count as another call. Then the range gets its own program, which takes a millisecond or more to make, and scores up
+#: to twice as fast. If that is dropped, twice as many calls use the other before it is made again.
 CALLS_BY_WHOLE, DOCUMENTS_OF_CALL = 16, 1024
-#: The first few ranges get theirs at once where there is no program of all trees, which they may not be worth.
+#: The first few ranges get their own at once if there is no program for all trees, which may not pay off for them.
 FIRST_RANGES = 2
-#: Ranges whose calls are counted; then all begin anew.
+#: Ranges whose calls are counted; beyond this, all counts start again.
 RANGES_COUNTED = 4096
 
 
@@ -45,7 +45,7 @@ class Key(NamedTuple):
 
 
 class Reasons(Mapping[str, str | None]):
-    """Every engine's name, with None where it can run a forest, else the reason why not; found when it is asked for."""
+    """For every engine's name, None if it can run a forest, else the reason why not; found on first access."""
 
     def __init__(self, forest: Forest) -> None:
         self._forest, self._found = forest, dict[str, str | None]()
@@ -65,8 +65,8 @@ class Reasons(Mapping[str, str | None]):
 class Programs:
     """The programs of one forest; shared between threads.
 
-    Ranges of trees are slices as `gpuqs.keywords.output_and_trees` gives them: from a number to one that is no smaller,
-    but None for all trees. ``narrow``: for documents of the columns `Forest.tested` alone.
+    Ranges of trees are as `gpuqs.keywords.output_and_trees` gives them: slices whose stop is not below start, and None
+    for all trees. ``narrow``: for documents with only the columns `Forest.tested`.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Programs:
         self._made: dict[Key, Program] = {}
         self._ranks: dict[bool, RankTables] = {}
         self._part = Kept(1)
-        self._calls: dict[tuple[int, int], tuple[int, int]] = {}  # of each range: how many, and when they are enough
+        self._calls: dict[tuple[int, int], tuple[int, int]] = {}  # by range: calls so far, and how many are enough
         self.has_whole = False
         self._lock = Lock()
 
@@ -94,9 +94,9 @@ class Programs:
         params: Changed = (),
         n_documents: int | None = None,
     ) -> Program:
-        """The program of an engine on a device; for what `gpuqs.cpu_fallback.machine` gives if no ``machine`` is named.
+        """The program of an engine on a device; ``machine`` is by default what `gpuqs.cpu_fallback.machine` gives.
 
-        ``n_documents``: of a call, for which one that shares all with a program of all trees may do.
+        ``n_documents``: of the call that needs it; if given, a range of trees may be served by the program for all.
 
         Raises
         ------
@@ -123,16 +123,16 @@ class Programs:
         with self._lock.held():
             program = self._made.get(key)
             if program is None:
-                # Meanwhile a signal's handler in this thread may have made this one or others.
+                # Meanwhile a signal handler in this thread may have made this program or others.
                 program = self._made.setdefault(key, self._prepare(key, device))
                 self.has_whole |= trees is None
                 self._give_back(device)
             elif trees is not None:
-                self._made[key] = self._made.pop(key, program)  # the part used last comes last
+                self._made[key] = self._made.pop(key, program)  # the most recently used part comes last
             return program
 
     def goes_by_whole(self, trees: slice, n_documents: int) -> bool:
-        """Whether a call with a range of trees without a program goes by one of all trees; the call is counted."""
+        """Count a call with a range of trees that has no program; whether the program for all trees serves it."""
         bounds = trees.start, trees.stop
         if len(self._calls) >= RANGES_COUNTED:
             self._calls.clear()
@@ -143,7 +143,7 @@ class Programs:
         return not many and (self.has_whole or len(self._calls) > FIRST_RANGES)
 
     def expect(self, trees: slice | None) -> None:
-        """Calls with a range of trees will be so many that the next makes a program of its own."""
+        """Have the next call with a range of trees make a program of its own, as many will follow."""
         if trees is not None:
             bounds = trees.start, trees.stop
             _, enough = self._calls.get(bounds, (0, CALLS_BY_WHOLE))
@@ -183,17 +183,17 @@ class Programs:
 
     @lazy
     def parts_kept(self) -> int:
-        """So many ranges of trees may be kept if they have half of all trees on average."""
+        """How many ranges of trees may be kept if they have half of all trees on average."""
         return _within_bounds(int(2 * PARTS_NUMBERS / max(self._numbers(self.forest.n_trees), 1)))
 
     def _numbers(self, n_trees: int) -> float:
-        """About so many numbers have some trees: nodes, values and sets of categories, and something a feature."""
+        """About how many numbers ``n_trees`` trees hold: nodes, leaf values, category sets, and one per feature."""
         forest = self.forest
         of_all = forest.n_nodes + forest.leaf_value.size + len(forest.category_words) + len(forest.linear_coefficient)
         return forest.n_features + n_trees / max(forest.n_trees, 1) * of_all
 
     def trial(self, name: str, params: Changed, narrow: bool, device: Device, machine: Machine) -> Program:
-        """A program of the whole forest, as `get` would give it, that is not kept, unless it is one that is there."""
+        """A program of the whole forest, as `get` would give it; if it does not exist yet, it is made but not kept."""
         key = self._key(name, "exact", None, narrow, device, machine, params)
         return self._made.get(key) or self._prepare(key, device)
 
@@ -207,7 +207,7 @@ class Programs:
         trees = None if key.trees is None else slice(*key.trees)
 
         def ranks() -> RankTables:
-            # Parts rank documents as the whole does, so that what `encode` made serves them too.
+            # Parts rank documents as the whole forest does, so that encoded documents serve them, too.
             first, end = key.trees or (0, self.forest.n_trees)
             nodes = slice(int(self.forest.node_offsets[first]), int(self.forest.node_offsets[end]))
             if key.narrow not in self._ranks:
@@ -221,5 +221,5 @@ class Programs:
 
 
 def _within_bounds(n_parts: int) -> int:
-    """So many ranges of trees, but no fewer and no more than are kept in any case."""
+    """``n_parts``, limited to PARTS_KEPT to MOST_PARTS."""
     return min(max(PARTS_KEPT, n_parts), MOST_PARTS)

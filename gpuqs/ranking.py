@@ -3,7 +3,7 @@
     DCG@k  = sum over the k best-scored documents, i = 1, 2, ..., of (2^label - 1) / log2(i + 1)
     NDCG@k = DCG@k / (DCG@k of the best possible order), averaged over queries
 
-Labels are whole relevance grades from 0 (irrelevant); ties in score keep the documents' order. A
+Labels are integer relevance grades from 0 (irrelevant); ties in score keep the documents' order. A
 query without relevant documents has no best order; as in LightGBM and XGBoost it counts as 1
 (the LETOR and MSLR scripts count it as 0).
 """
@@ -17,7 +17,7 @@ from gpuqs.errors import InputError
 
 #: Highest relevance grade, as in LightGBM's default gains.
 MAX_LABEL = 30
-#: Most documents of one query; more is surely no ranking, and would have to be held in memory.
+#: Most documents of one query; more cannot be a ranking, and would have to be held in memory.
 MAX_QUERY = 1_000_000
 
 
@@ -29,7 +29,7 @@ def ndcg(
     Parameters
     ----------
     labels : array [D]
-        Relevance grades, whole numbers from 0 to 30.
+        Relevance grades, integers from 0 to 30.
     scores : array [D]
     queries : array [D]
         Query ids; documents of a query follow each other.
@@ -40,7 +40,7 @@ def ndcg(
     Raises
     ------
     InputError
-        Labels are no relevance grades, lengths differ, or a query's documents are not together.
+        Labels are not relevance grades, lengths differ, or a query's documents are not together.
     """
     mean = NdcgMean(k, empty)
     mean.add(np.asarray(labels), np.asarray(scores), np.asarray(queries))
@@ -59,9 +59,9 @@ class NdcgMean:
     Attributes
     ----------
     n_queries : int
-        Queries so far, the open one left out until `result`.
+        Queries so far, without the open one until `result`.
     n_empty : int
-        Those of them without relevant documents.
+        How many of them have no relevant documents.
     """
 
     def __init__(self, k: int = 10, empty: float = 1.0) -> None:
@@ -76,12 +76,12 @@ class NdcgMean:
         self._open: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def add(self, labels: np.ndarray, scores: np.ndarray, queries: np.ndarray) -> None:
-        """Take documents in; a query may continue in the next call.
+        """Add documents; a query may continue in the next call.
 
         Raises
         ------
         InputError
-            As `ndcg`.
+            As for `ndcg`.
         """
         if not len(labels) == len(scores) == len(queries):
             raise InputError(f"{len(labels)} labels, {len(scores)} scores and {len(queries)} query ids")

@@ -1,9 +1,9 @@
-"""Calls on GPUs that were made before: launched again at once, without asking anew what to launch.
+"""Calls on GPUs that were made before: launched again at once, without deciding again what to launch.
 
-A call of `Model.predict` with documents on a GPU repeats another if these have the same type, shape and strides, the
-output is the same, "value" or "raw", so is the precision, and every other option has its default. The first call of a
-form takes the general path, `gpuqs.calls`, and so does the second, which is recorded; those after it are launched
-from here. Of calls with ``out``, and of the host's documents, chunk by chunk, only the launches are repeated.
+A call of `Model.predict` with documents on a GPU repeats another if the documents have the same type, shape and
+strides, the output is the same ("value" or "raw"), the precision is the same, and every other option has its default.
+The first call of a form takes the general path, `gpuqs.calls`, and so does the second, which is recorded; later ones
+are launched from here. For calls with ``out``, and for chunks of host documents, only the launches are repeated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuqs.devices import GpuDevice
 from gpuqs.forks import Lock
 from gpuqs.kept import keep_some
 
-#: Forms whose launches are kept, at most, and forms that were seen once.
+#: Upper limits of forms whose launches are kept, and of forms that were seen once.
 KEPT, SEEN = 512, 4096
 #: Most documents of a call that is recorded: launches of more take a small part of its time.
 MOST_DOCUMENTS = 1 << 18
@@ -26,10 +26,10 @@ MOST_DOCUMENTS = 1 << 18
 Form: TypeAlias = tuple[Any, ...]
 #: Fills an answer for documents.
 Fill: TypeAlias = Callable[[Any, Any], None]
-#: Launches what fills it again; False where it cannot.
+#: Repeats the launches that filled such an answer; False if it cannot.
 Again: TypeAlias = Callable[[Any, Any], bool]
 
-#: In the place of a call, and of its answer's shape and type.
+#: Stands for a recorded call and its answer's shape and type where there is none.
 NOT_RECORDED: Final[tuple[Again | None, tuple[int, ...], Any]] = (None, (), None)
 
 
@@ -52,7 +52,7 @@ class RepeatedCalls:
         if device is None or type(output) is not str or type(precision) is not str:
             return None
         again, shape, dtype = self._calls.get(_form(device, True, X, output, precision), NOT_RECORDED)
-        if again is None or device.address(X) % X.dtype.itemsize:  # the form tells the strides
+        if again is None or device.address(X) % X.dtype.itemsize:  # the form includes the strides
             return None
         answer = device.empty(shape, dtype)
         return answer if again(X, answer) else None
@@ -60,10 +60,10 @@ class RepeatedCalls:
     def filling(
         self, fill: Fill, device: GpuDevice, output: str, precision: str, *, callers: bool, record: bool
     ) -> Fill:
-        """``fill``, which fills an answer for documents on the device, or what launches the same again.
+        """``fill``, which fills an answer for documents on the device, or a function that repeats its launches.
 
-        ``callers``: documents are as the caller gave them, so that `answer` may take others; else made of the host's.
-        ``record``: what is done may be recorded, for the answer's memory is new.
+        ``callers``: documents are the caller's own, so that `answer` may serve later ones; else copied from the host.
+        ``record``: the launches may be recorded, as the answer's memory is new.
         """
         if output not in ("value", "raw"):
             return fill
@@ -97,5 +97,5 @@ def _form(device: GpuDevice, callers: bool, X: Any, output: str, precision: str)
 
 
 def all_are(what: object, given: tuple[object, ...]) -> bool:
-    """Whether all of ``given`` are this very object."""
+    """Whether all of ``given`` are the object ``what``."""
     return all(one is what for one in given)

@@ -11,7 +11,7 @@ from gpuqs.errors import InputError, ModelFormatError
 from gpuqs.forks import lazy
 from gpuqs.text_hashes import are_hashes
 
-#: What LightGBM calls features without names, before their numbers.
+#: LightGBM's made-up names of features without names begin so, followed by the feature's number.
 _MADE_UP: Final = "Column_"
 
 #: The message about a column of `Schema.lost`.
@@ -38,15 +38,15 @@ class Rules:
     numbers_refused : bool
         Numbers in a column of categories are an error; else they are categories by value.
     as_texts : bool
-        Categories are compared as texts (7 and True are "7" and "1"), and fractions are refused.
+        Categories are compared as strings (7 and True are "7" and "1"), and fractions are refused.
     values_in_arrays : bool
-        Whole numbers of arrays are categories by value, as those of tables, and arrays of fractions are refused;
-        else arrays hold codes.
+        Integers in arrays are categories by value, as in tables, and floating-point arrays are refused; else arrays
+        hold codes.
     levels_are_numbers : bool
         A category column for which the model has no categories stands for the numbers that it holds;
         else it is an error.
     common_type : bool
-        Numbers of several types become one type before they become float32.
+        Numbers of several types are converted to a common type before they become float32.
     """
 
     unseen_refused: bool = False
@@ -58,7 +58,7 @@ class Rules:
     common_type: bool = False
 
 
-#: Each library's rules; "" is for formats that know of no tables.
+#: Each library's rules; "" is for formats without tables.
 RULES: Final = {
     "": Rules(),
     "LightGBM": Rules(),
@@ -70,7 +70,7 @@ RULES: Final = {
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a document: by it frames, tables, sparse matrices and files become numbers.
+    """The columns of a document: how frames, tables, sparse matrices and files are converted to numbers.
 
     Parameters
     ----------
@@ -78,24 +78,24 @@ class Schema:
         Empty, or one name per feature.
     categories : tuple of (tuple or None)
         Empty, or per feature None (numbers) or its categories' values (str, int, float, bool) in code order, by
-        which text and category columns are coded. Arrays hold codes, but where `Rules.values_in_arrays` says else.
+        which string and category columns are coded. Arrays hold codes, except with `Rules.values_in_arrays`.
     absent : float
-        What the source library takes an entry for that a sparse row leaves out: 0.0, or NaN (missing).
+        What an entry that a sparse row leaves out means to the source library: 0.0, or NaN (missing).
     in_order : tuple of tuple
-        Categories of columns whose places the model file does not tell (LightGBM): those of the training
-        frame's category columns, in that frame's order. Not beside ``categories``.
+        Categories of columns whose positions the model file does not give (LightGBM): those of the training
+        frame's category columns, in that frame's order. Not together with ``categories``.
     library : str
-        Whose rules tables are coded by: a key of `RULES`.
+        The library by whose rules tables are coded: a key of `RULES`.
     stated : tuple of int
         Features whose categories the caller stated: numbers stand for them by value, whatever the library's rules.
     lost : tuple of int
-        Features that were categories which the model file does not hold soundly: no text can be coded as theirs.
+        Categorical features whose categories the model file does not hold intact: strings cannot be coded.
     objects_as_float64 : bool
-        Numbers of arrays of objects become float64; else what `Forest.integer_dtype` says, as those of lists do.
+        Numbers in object arrays become float64; else `Forest.integer_dtype`, like those in lists.
     hashed : bool
-        Categories of documents become the hashes of their texts, whatever codes the model has for them (`gpuqs.ctrs`).
+        Documents' categories become hashes of their strings, whatever codes the model has for them (`gpuqs.ctrs`).
     missing : float, optional
-        The number, rounded to float32, that stands for a missing value beside NaN: ``XGBModel(missing=...)``.
+        The number, rounded to float32, that means a missing value besides NaN: ``XGBModel(missing=...)``.
     """
 
     names: tuple[str, ...] = ()
@@ -123,12 +123,12 @@ class Schema:
 
     @property
     def arrays_hold_values(self) -> bool:
-        """Whether arrays hold categories by value, and not by code."""
+        """Whether arrays hold categories by value, not by code."""
         return self.rules.values_in_arrays and self.has_categories
 
     @property
     def arrays_as_they_are(self) -> bool:
-        """Whether arrays are read as they are: they hold codes, and NaN alone is missing."""
+        """Whether arrays are read as they are: they hold codes, and only NaN is missing."""
         return not self.arrays_hold_values and self.missing is None
 
     @property
@@ -157,11 +157,11 @@ class Schema:
 
     @lazy
     def has_hashes(self) -> bool:
-        """Whether categories are called after their hashes: their texts are not known."""
+        """Whether categories are named after their hashes, because their strings are not known."""
         return any(are_hashes(categories) for categories in self.categories if categories)
 
     def check(self, n_features: int) -> None:
-        """Refuse a schema of another number of columns.
+        """Refuse a schema for another number of columns.
 
         Raises
         ------
@@ -185,19 +185,19 @@ class Schema:
     def placed(
         self, categories: Mapping[str | int, Sequence[Any]] | Sequence[str | int], n_features: int
     ) -> Schema:
-        """The schema with the places of its categories told.
+        """The schema with the positions of its category columns filled in.
 
         Parameters
         ----------
         categories : mapping or sequence
-            Each category column, by name or number, with its categories in code order; or, where the model
-            keeps lists of categories, with or without places, these columns alone.
+            Each category column, by name or number, with its categories in code order; or only the columns, if the
+            model holds lists of categories, with or without their positions.
         n_features : int
 
         Raises
         ------
         InputError
-            No such column, not the model's lists, or no sound categories.
+            A column does not exist, the lists are not the model's, or categories are not valid.
         """
         if isinstance(categories, str) or not isinstance(categories, (Mapping, Sequence)):
             raise InputError(
@@ -254,7 +254,7 @@ class Schema:
         return replace(self, categories=tuple(placed), in_order=(), stated=stated)
 
     def _kept(self, feature: int) -> tuple[Any, ...] | None:
-        """The categories that the model has of a feature."""
+        """The categories that the model has for a feature."""
         return self.categories[feature] if self.categories else None
 
     def _feature(self, column: str | int, n_features: int) -> int:

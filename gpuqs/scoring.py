@@ -1,4 +1,4 @@
-"""The computation of one call for each chunk of its documents: sums, scores, outputs, on whatever device."""
+"""What a call computes for each chunk of its documents, on any device: sums, scores, outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Scoring(NamedTuple):
     Parameters
     ----------
     forest : Forest
-        The model's; of output "per_tree", that of the trees that are scored, for such documents.
+        The model's forest; for output "per_tree", that of the scored trees, for documents with the program's columns.
     engine : Engine
     program : Program
     device : Device
@@ -59,15 +59,15 @@ class Scoring(NamedTuple):
             self._finish(sums, scores, answer, margin)
 
     def fill_from(self, sums: Any, out: Any, margin: Any = None) -> None:
-        """Fill ``out`` as `fill` does, from sums [D, K] that are there, and stay as they are."""
+        """Fill ``out`` as `fill` does, from given sums [D, K], which stay unchanged."""
         answer, scores = self._places(out)
         self._finish(sums, scores, answer, margin)
 
     def _places(self, out: Any) -> tuple[Any, Any]:
-        """``out`` as it is filled, and where scores [D, K] go before: there, too, if it has a place for each."""
+        """``out`` in the shape that is filled, and where scores [D, K] are written before: the same if they fit."""
         answer = out if out.ndim == 2 or self.output == "class" else out[:, None]
         shape = out.shape[0], self.forest.n_outputs
-        wide = self.output != "class" and answer.shape[1] == shape[1]  # else labels alone, of one column
+        wide = self.output != "class" and answer.shape[1] == shape[1]  # else it holds only labels, in one column
         return answer, answer if wide else self.device.empty(shape, self.program.values.score_dtype)
 
     def _finish(self, sums: Any, scores: Any, answer: Any, margin: Any) -> None:
@@ -79,7 +79,7 @@ class Scoring(NamedTuple):
             engine.link(program, self.forest, scores, answer, self.output, self.n_threads)
 
     def _linear_outputs(self, documents: Any, out: Any) -> None:
-        """Trees' outputs, of the exit leaves' linear models."""
+        """Fill ``out`` with each tree's output, computed by the exit leaf's linear model."""
         forest, leaves = self.forest, np.empty((len(documents), self.forest.n_trees), np.int32)
         self.engine.leaves(self.program, documents, leaves, self.n_threads)
         values = cpu_fallback.Values(leaf_values(forest, forest.leaf_place, "exact"))

@@ -19,14 +19,14 @@ from gpuqs.scoring import Scoring
 
 #: Outputs that stages may have.
 STAGED_OUTPUTS: Final = ("value", "raw", "class")
-#: Bytes of sums that are held at a time: those of as many stages as fit, of one at least.
+#: Bytes of sums that are held at a time: of as many stages as fit, but at least one.
 SUM_BYTES: Final = 64 << 20
-#: Sums of so many documents become answers at a time, where those of several stages may.
+#: Documents whose sums become answers at a time, counted once per stage, where stages may be finished together.
 FINISHED_TOGETHER: Final = 4096
 
 
 def ends_of_stages(forest: Forest, eval_period: int) -> list[int]:
-    """The tree before which each stage ends, so many iterations after the one before; the last with the forest."""
+    """The tree before which each stage ends: ``eval_period`` iterations after the last end, or the forest's end."""
     starts = forest.iteration_starts
     ends: list[int] = [*starts[eval_period:-1:eval_period].tolist(), int(starts[-1])]
     return ends if forest.n_iterations else []
@@ -40,10 +40,10 @@ def stages_at_once(forest: Forest, n_documents: int) -> int:
 def staged_answers(
     scoring: Scoring, documents: Any, ends: Sequence[int], rows: int, margin: np.ndarray | None
 ) -> Iterator[np.ndarray]:
-    """Answers of `Scoring.fill` after each of the stages that end before the trees ``ends``, which do not descend.
+    """Answers of `Scoring.fill` after each of the stages that end before the trees ``ends``, which never descend.
 
-    ``scoring``: by a `CpuProgram` of all trees with exact sums. ``documents``: all of them, as its engine takes them.
-    ``rows``: so many are scored between two looks at signals.
+    ``scoring``: has a `CpuProgram` of all trees with exact sums. ``documents``: all of them, as its engine takes them.
+    ``rows``: how many are scored between two checks for signals.
     """
     values, n = scoring.program.values, len(documents)
     times = Counter(ends)  # an iteration may have no trees
@@ -70,7 +70,7 @@ def staged_answers(
 
 
 def _alike(scoring: Scoring) -> bool:
-    """Whether sums of all stages become answers alike, whatever lies beside them."""
+    """Whether sums of all stages become answers in the same way, independently of the other rows."""
     return not scoring.forest.average and (scoring.output == "raw" or numpy_link(scoring.forest) is None)
 
 
@@ -84,7 +84,7 @@ def _add_up(
     begin: np.ndarray | None,
     sums: np.ndarray,
 ) -> None:
-    """Fill ``sums`` [stages, D, K] of the trees from ``first`` on."""
+    """Fill ``sums`` [stages, D, K]: ``begin`` plus the trees from ``first`` to each of ``ends``."""
     program = scoring.program
     assert isinstance(program, CpuProgram)
     of_trees = program.of_trees(slice(first, ends[-1]), scoring.forest.base_of(0))
@@ -97,7 +97,7 @@ def _add_up(
 
 @in_default_float_mode
 def _answers(scoring: Scoring, sums: np.ndarray, ends: Sequence[int], margin: np.ndarray | None) -> np.ndarray:
-    """The answers [stages, D, ...] of sums [stages, D, K]; those of several stages are `_alike`."""
+    """The answers [stages, D, ...] of sums [stages, D, K]; there are several stages only if they are `_alike`."""
     n_stages, n, n_outputs = sums.shape
     forest, values = scoring.forest, scoring.program.values
     if forest.average:

@@ -1,4 +1,4 @@
-"""Files and descriptors to read and to write; those that a process was started with may be set not to wait."""
+"""Files and descriptors to read and to write; those that a process was started with may be non-blocking."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import select
 from collections.abc import Callable
 from typing import Any, Final
 
-#: Bytes that are read at a time of what has no size.
+#: Bytes that are read at a time from what has no size.
 _STEP: Final = 1 << 20
 
 
 class Input(io.FileIO):
     """A file open for reading that waits for data even where its descriptor would not (``O_NONBLOCK``).
 
-    Whoever started the process may have left its pipe or socket so, and no data yet would be taken for the end.
+    Whoever started the process may have left its pipe or socket that way, and a lack of data would look like the end.
 
     Parameters
     ----------
     file : path-like or int
-        A descriptor stays open when this is closed.
+        A descriptor stays open when this object is closed.
     """
 
     def __init__(self, file: str | os.PathLike[str] | int) -> None:
         super().__init__(file, "rb", closefd=not isinstance(file, int))
-        self._ended = False  # what cannot be sought ends once: a terminal would ask for the end again at each look
+        self._ended = False  # unseekable files end once: a terminal would ask for the end at every read
 
     def readinto(self, buffer: Any) -> int:
         if self._ended:
@@ -42,8 +42,8 @@ class Input(io.FileIO):
         return b"".join(iter(lambda: self.read(_STEP), b""))
 
     def read_pages(self) -> memoryview:
-        """What is left of a file that can be sought, in memory that nobody else has, read by several threads."""
-        from gpuqs.cpu_fallback.file_bytes import read_file  # imported where models are read: commands start sooner
+        """The rest of a seekable file, read by several threads into private memory."""
+        from gpuqs.cpu_fallback.file_bytes import read_file  # imported here so that commands start sooner
 
         start = self.tell()
         left = os.fstat(self.fileno()).st_size - start
@@ -51,36 +51,36 @@ class Input(io.FileIO):
             return memoryview(self.readall())
         try:
             pages = memoryview(mmap.mmap(-1, left, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-        except OSError:  # so much memory is not to be had: this raises what says so
+        except OSError:  # not enough memory: this raises the error that says so
             return memoryview(self.readall())
         pages = pages[: read_file(self.fileno(), start, pages)]
         self.seek(start + len(pages))
-        grown = self.readall()  # by who writes it
+        grown = self.readall()  # someone may still be writing it
         return memoryview(bytes(pages) + grown) if grown else pages.toreadonly()
 
     def read(self, size: int | None = -1) -> bytes:
-        return io.RawIOBase.read(self, -1 if size is None else size)  # calls those two; `FileIO.read` calls the system
+        return io.RawIOBase.read(self, -1 if size is None else size)  # calls the two above; `FileIO.read` does not
 
 
 class NamedOutput(io.FileIO):
-    """A file open for writing whose errors say a name, as those of the system tell none; it waits as `Input` does."""
+    """A file open for writing whose errors give a name, which the system's do not; it waits as `Input` does."""
 
     _shown, _stream = "", False
 
     @classmethod
     def opened(cls, name: str, opener: Callable[..., int], *args: Any, stream: bool = False) -> NamedOutput:
-        """What ``opener(*args)`` opens.
+        """Open with ``opener(*args)``, which gives a descriptor.
 
-        ``stream``: it is written from where it stands, as others may write to it too: there is no seeking in it.
+        ``stream``: writing goes on at the current position, as others may write to it, too; it is not seekable.
         """
-        # Python has no step between the two calls, at which a signal's exception would leave the descriptor to nobody.
+        # No Python step comes between the two calls, where a signal's exception would leak the descriptor.
         file = next(map(cls, map(opener, *([arg] for arg in args)), ["wb"]))
         file._shown, file._stream = name, stream
         return file
 
     @classmethod
     def of(cls, name: str, descriptor: int) -> NamedOutput:
-        """A stream in a descriptor that stays open when this is closed."""
+        """A stream on a descriptor that stays open when this object is closed."""
         file = cls(descriptor, "wb", closefd=False)
         file._shown, file._stream = name, True
         return file
@@ -98,7 +98,7 @@ class NamedOutput(io.FileIO):
 
 
 def _wait(descriptor: int, event: int) -> None:
-    """Wait till a descriptor is ready, or has an error, which the next call tells; signals' handlers run meanwhile."""
+    """Wait until a descriptor is ready, or has an error, which the next call reports; signal handlers run meanwhile."""
     poll = select.poll()
     poll.register(descriptor, event)
     poll.poll()

@@ -1,7 +1,7 @@
-"""Categories that a model knows by the hashes of their texts alone, as CatBoost's do.
+"""Categories that a model knows only by the hashes of their strings, as CatBoost's do.
 
-CatBoost compares the low 32 bits of CityHash64 (version 1.0) of a category's UTF-8 text. Where a model
-holds no texts, its categories are called after their hashes, and tables are coded by hashing what they hold.
+CatBoost compares the low 32 bits of CityHash64 (version 1.0) of a category's UTF-8 string. Where a model
+holds no strings, its categories are named after their hashes, and tables are coded by hashing what they hold.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ def name_of_hash(code: int) -> str:
 
 
 def are_hashes(categories: Sequence[Any]) -> bool:
-    """Whether categories are called after their hashes."""
+    """Whether categories are named after their hashes."""
     return bool(categories) and all(isinstance(c, str) and _NAME.fullmatch(c) is not None for c in categories)
 
 
 def hash_of_name(name: str) -> int:
-    """What `name_of_hash` was given."""
+    """The hash that `name_of_hash` was given."""
     return int(name.rpartition(" ")[2], 16)
 
 
 def holds(known: Set[Any], text: str) -> bool:
-    """Whether a text is among categories, be they texts or called after their hashes."""
+    """Whether a string is among categories, which are strings or named after their hashes."""
     return text in known or name_of_hash(int(text_hashes([text])[0])) in known

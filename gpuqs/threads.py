@@ -8,18 +8,18 @@ from typing import Final
 from gpuqs import cpu_fallback
 from gpuqs.forest import Forest
 
-#: Microseconds of work for each thread of a call: one that sleeps takes some 40 until it works.
+#: Least microseconds of work for each thread of a call: one that sleeps takes some 40 to start.
 WORK_EACH: Final = 60.0
-#: So many times the work of one thread may that of several be, in all: small shares of a batch are scored less
-#: efficiently, and other threads of Python may want the processors, too. For long calls latency counts more.
+#: The total work of several threads may be at most this many times that of one: small shares of a batch are scored less
+#: efficiently, and other Python threads may need the processors, too. For long calls latency matters more.
 MOST_WORK: Final = 4 / 3
 MOST_WORK_OF_LONG: Final = 2.0
-#: Microseconds of one thread from which calls are long.
+#: Calls that take one thread this many microseconds or more are long.
 LONG: Final = 1000.0
-#: Documents of a share, where these are shared out: engines take up to so many together.
+#: Least documents of a thread, where documents are divided: engines process up to this many together.
 LEAST_SHARE: Final = 64
-#: Microseconds to write a document's leaf number in a tree, to add up its terms in a linear leaf, to code a value of a
-#: document, and to look up what CTRs of one projection are for it.
+#: Microseconds per document: to write its leaf number in a tree, to add up its terms in a linear leaf, to encode one
+#: value, and to look up its CTRs of one projection.
 LEAF: Final = 1e-3
 TERMS: Final = 8e-3
 CODING: Final = 0.5e-3
@@ -40,7 +40,7 @@ def threads_worth(share: Callable[[int], float]) -> int:
 
 
 def threads_of_call(worth: int, asked: int | None = None) -> int:
-    """Threads of a call that is worth so many; ``asked``: what the caller wants."""
+    """Threads of a call that is worth ``worth`` threads; ``asked``: how many the caller asks for."""
     if asked is not None:
         return cpu_fallback.effective_threads(asked)
     return 1 if worth == 1 else min(worth, cpu_fallback.default_threads())
@@ -52,7 +52,7 @@ def look_up_cost(forest: Forest) -> float:
 
 
 def look_up_threads(forest: Forest, n_documents: int, asked: int | None = None) -> int:
-    """Threads that look up the CTRs of so many documents; ``asked``: what the caller wants of the call."""
+    """Threads that look up the CTRs of ``n_documents``; ``asked``: how many the caller asks for."""
     if forest.ctrs is None:
         return 1
     return threads_of_call(threads_worth(lambda n: -(-n_documents // n) * look_up_cost(forest)), asked)

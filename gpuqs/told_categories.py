@@ -1,4 +1,4 @@
-"""Whether a model's trees bear out which columns the caller says hold its categories."""
+"""Check against a model's trees which columns hold its categories according to the caller."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gpuqs.forest import CATEGORICAL, Forest
 
 
 def told(forest: Forest, categories: Mapping[str | int, Sequence[Any]] | Sequence[str | int]) -> Forest:
-    """The forest with the places of its categories told.
+    """The forest with the positions of its category columns filled in.
 
     Parameters
     ----------
     forest : Forest
     categories : mapping or sequence
-        As `gpuqs.schema.Schema.placed` takes them.
+        As for `gpuqs.schema.Schema.placed`.
 
     Raises
     ------
     InputError
-        The schema does not take them; or the model's file does not tell their places, and its trees test a column
-        otherwise than they could test its codes.
+        The schema refuses them; or the model's file does not give their positions, and its trees test a column in a way
+        in which they could not test codes.
     """
     schema = forest.schema.placed(categories, forest.given.n_features)
     if forest.schema.in_order:
@@ -40,11 +40,11 @@ def told(forest: Forest, categories: Mapping[str | int, Sequence[Any]] | Sequenc
 
 
 def _contradiction(forest: Forest, feature: int, known: Sequence[Any]) -> str:
-    """How the trees test a feature otherwise than LightGBM tests codes of so many categories; empty if they do not."""
+    """How the trees test a feature in a way that LightGBM never tests codes of ``known``; empty if they do not."""
     nodes = np.flatnonzero(forest.feature == feature)
     is_set = (forest.routing[nodes] & CATEGORICAL) != 0
     thresholds = forest.threshold[nodes[~is_set]]
-    # LightGBM's thresholds lie amid two codes, or at zero (which it writes as 1e-35), or beyond all numbers.
+    # LightGBM's thresholds are halfway between two codes, or at zero (written as 1e-35), or beyond all numbers.
     doubtful = thresholds[(np.abs(thresholds) > 1e-30) & (np.abs(thresholds) < 1e300)]
     amid = (doubtful > 0) & (doubtful < len(known) - 1) & (np.abs(2 * doubtful - np.rint(2 * doubtful)) < 1e-6)
     if not amid.all():

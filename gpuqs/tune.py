@@ -1,4 +1,4 @@
-"""What `Model.tune` does: the user's rows, the sizes of batches, a search among the model's programs on a device."""
+"""The work of `Model.tune`: the user's rows, batch sizes, and a search among the model's programs on a device."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from gpuqs.tuning.plan import MOST_SIZES, Candidate, Plan, Way
 from gpuqs.tuning.search import Asked, Clock, search
 from gpuqs.version import __version__
 
-#: Rows that are used where nobody asks for larger batches, by the kind of device: those of larger ones are scored at
-#: the same speed.
+#: Rows that are used, by the kind of device, unless larger batches are asked for: these are scored at the same speed
+#: per document.
 MOST_ROWS = {"cpu": 10_000, "cuda": 1 << 20}
-#: Batches of such sizes are tuned by default, and of all rows that are used.
+#: Batch sizes that are tuned by default, in addition to the number of rows that are used.
 SIZES = {"cpu": (1, 10, 100, 1000), "cuda": (1, 10, 100, 1000, 10_000, 100_000)}
-#: Seconds: some thirty years.
+#: Upper limit of the budget in seconds: some thirty years.
 MOST_BUDGET = 10**9
 
 
@@ -44,9 +44,9 @@ def tune(
     n_threads: int | None,
     progress: Callable[[int, int | None], object] | None,
 ) -> Plan:
-    """A plan for the model of these programs on a device, the active one; the others are `Model.tune`'s parameters."""
+    """Make a plan for the programs' model on the active device; the other parameters are those of `Model.tune`."""
     clock, here = Clock(_budget(budget_s)), cpu_fallback.machine()
-    device.synchronize()  # refuses before anything comes into a graph that is being captured
+    device.synchronize()  # raises before anything is added to a graph that is being captured
     if isinstance(X, EncodedDocuments):
         raise InputError("tune takes documents that are not encoded, as every engine can score them")
     if device is HOST and is_on_device(X):
@@ -55,13 +55,13 @@ def tune(
     if documents.n == 0:
         raise InputError("X holds no documents; give some of those that will be scored")
     most = min(documents.n, MOST_ROWS[device.kind])
-    if where is HOST:  # where they are handed over so many at a time
+    if where is HOST:  # no more than are handed over at a time
         most = min(most, (rows_for_cpu if device is HOST else rows_for_gpu)(documents, programs.forest))
     usual = {n for n in SIZES[device.kind] if n < most} | {most}
     sizes = sorted(usual) if batch_sizes is None else _sizes(batch_sizes, documents.n)
     most_threads = min(cpu_fallback.effective_threads(n_threads), cpu_fallback.default_threads())  # as calls will
     if device is not HOST:
-        most_threads = 1  # engines of GPUs have no use for more
+        most_threads = 1  # engines of GPUs do not use more
     elif clock.budget_s >= 2 * LIMIT:
         ensure(here)
 

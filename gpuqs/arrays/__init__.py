@@ -1,7 +1,7 @@
-"""Documents in: whatever holds rows of features becomes float32 or float64 chunks, uncopied if it can.
+"""Input: anything that holds rows of features becomes float32 or float64 chunks, without a copy where possible.
 
-What a source library does with other types is kept: integers become what `Forest.integer_dtype`
-says; float32 and float64 stay as they are.
+Other types are cast as the source library does: integers become `Forest.integer_dtype`. Float32 and float64 stay as
+they are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def as_documents(X: Any, forest: Forest) -> Documents:
     X : array-like [D, n_features]
         NumPy array (float32, float64, integers, bool; any strides), nested list or array of Python's numbers (None is
         missing), scipy.sparse matrix or array (absent entries are `Schema.absent`), pandas frame, Arrow table or
-        polars frame (columns by name where all of the model's are there, or its names are real ones; else by
+        polars frame (columns are found by name if all of the model's are there or its names are real ones, else by
         position), or a CPU array of another library.
 
     Raises
@@ -44,14 +44,14 @@ def as_documents(X: Any, forest: Forest) -> Documents:
 
 
 def _keeps_tiny(X: Any) -> bool:
-    """Whether LightGBM reads numbers next to zero as they are: in Arrow tables, and sparse matrices other than CSC."""
+    """Whether LightGBM reads near-zero numbers as they are: in Arrow tables, and sparse matrices other than CSC."""
     return not is_frame(X) and (is_table(X) or getattr(X, "format", None) not in (None, "csc"))
 
 
 def _given(X: Any, forest: Forest) -> Documents:
     if type(X) is np.ndarray:
         return from_array(X, forest)
-    if isinstance(X, Documents):  # rows that gpuqs itself has made or read: checked, categories coded
+    if isinstance(X, Documents):  # made or read by gpuqs itself: already checked, categories coded
         return X
     if is_exported(type(X)):
         return from_table(X, forest)

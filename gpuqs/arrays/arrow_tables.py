@@ -1,4 +1,4 @@
-"""Arrow tables, and what exports them (polars and others), as documents: columns by name, categories as in training."""
+"""Arrow tables and their exporters (polars and others) as documents: columns by name, categories as in training."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gpuqs.forest import Forest
 
 _EXPORTED = (("Table", "pyarrow"), ("RecordBatch", "pyarrow"), ("DataFrame", "polars"))
 
-#: Arrow's types of numbers that `ArrowTable` reads.
+#: Arrow's number types that `ArrowTable` reads.
 _PLAIN = ("double", "float", "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
-#: What NumPy calls Arrow's types of numbers, where both have them.
+#: Arrow's name of a number type -> NumPy's, for types that both have.
 _NUMPY_TYPES = {name: name for name in _PLAIN} | {"halffloat": "float16", "float": "float32", "double": "float64"}
 
-#: Types of texts that lie one after another, and of the offsets that part them.
+#: Arrow types of contiguous strings -> the type of the offsets between the strings.
 _OFFSETS = {"string": np.int32, "large_string": np.int64}
 
 
@@ -34,19 +34,19 @@ class TableCoding:
     Parameters
     ----------
     names : list of str
-        Of the columns that are the model's features, in the features' order.
+        Names of the columns that are the model's features, in the order of the features.
     types : list of pyarrow.DataType
     forest : Forest
 
     Attributes
     ----------
     dtype : numpy.dtype
-        Of the documents.
+        Type of the documents.
 
     Raises
     ------
     InputError
-        A column is no number and cannot be coded, or the category columns are not the model's.
+        A column is not numeric and cannot be coded, or the category columns are not the model's.
     """
 
     def __init__(self, names: Sequence[str], types: Sequence[Any], forest: Forest) -> None:
@@ -59,7 +59,7 @@ class TableCoding:
         self.plain = len(numbers) == len(types) and all(str(kind) in _PLAIN for kind in numbers)
 
     def rows(self, columns: Sequence[Any]) -> np.ndarray:
-        """Documents from (chunked) arrays of one length, one for each feature."""
+        """Documents from (chunked) arrays of equal length, one for each feature."""
         # Feature-major: each column is copied once, as it lies.
         out = np.empty((len(columns[0]) if columns else 0, len(columns)), self.dtype, order="F")
         with np.errstate(over="ignore"):
@@ -72,7 +72,7 @@ class TableCoding:
 
 
 def arrow_table(X: Any) -> Any:
-    """The table that ``X`` holds or exports, as pyarrow's.
+    """The table that ``X`` holds or exports, as a pyarrow table.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def arrow_table(X: Any) -> Any:
     Raises
     ------
     InputError
-        pyarrow is not installed, or cannot read ``X``; names the column if one of a polars frame is at fault.
+        pyarrow is not installed, or cannot read ``X``; the message names the column of a polars frame that is at fault.
     """
     try:
         import pyarrow
@@ -110,7 +110,7 @@ def arrow_table(X: Any) -> Any:
 
 
 class _Plan(NamedTuple):
-    """What a table's schema tells: where the features are among its columns, and how these become documents."""
+    """What follows from a table's schema: where the features are among its columns, and how they become documents."""
 
     columns: npt.NDArray[np.int64]
     coding: TableCoding
@@ -122,7 +122,7 @@ class _Plan(NamedTuple):
 
 
 def from_table(X: Any, forest: Forest) -> Documents:
-    """A table of Arrow's, or what exports one."""
+    """Documents of an Arrow table, or of an object that exports one."""
     exported = _exported(X)
     key = None if exported is None else exported.key
     plan: _Plan | None = None if key is None else forest.table_plans.find(key)
@@ -141,7 +141,7 @@ def from_table(X: Any, forest: Forest) -> Documents:
 
 def is_table(X: Any) -> bool:
     """Whether `from_table` reads it."""
-    # xarray's arrays export a line for each of their values.
+    # xarray's arrays export one row per value.
     exports = hasattr(X, "__arrow_c_stream__") and not hasattr(X, "dims")
     return exports or _is_table(X) or _is_batch(X) or _is_old_polars(X)
 
@@ -151,27 +151,27 @@ def _is_table(X: Any) -> bool:
 
 
 def _is_batch(X: Any) -> bool:
-    """Batches of records have names of columns from pyarrow 13 on."""
+    """Whether it is a record batch: before pyarrow 13 these have no ``column_names``, as `_is_table` requires."""
     return hasattr(X, "num_columns") and hasattr(X, "schema") and hasattr(X, "slice")
 
 
 def _is_old_polars(X: Any) -> bool:
-    """Frames of polars export themselves from 1.3 on."""
+    """Whether it is a frame of polars before 1.3, which does not export itself."""
     return hasattr(X, "to_arrow") and hasattr(X, "columns")
 
 
 def _knows_views(pyarrow: Any) -> bool:
-    """Whether it reads all texts that polars exports; what polars' ``to_arrow`` gives, older ones read, too."""
+    """Whether this pyarrow reads all strings that polars exports; older ones read what polars' ``to_arrow`` returns."""
     return int(pyarrow.__version__.partition(".")[0]) >= 16
 
 
 def is_exported(kind: type) -> bool:
-    """Whether these are tables that are exported as often as one asks; other libraries' streams may end."""
+    """Whether tables of this class can be exported repeatedly; other libraries' streams may be read only once."""
     return (kind.__name__, kind.__module__.partition(".")[0]) in _EXPORTED and hasattr(kind, "__arrow_c_stream__")
 
 
 def _exported(X: Any) -> ArrowTable | None:
-    """The table as it is exported; None where it is not: pyarrow says why."""
+    """The exported table; None if the export fails: reading it with pyarrow then says why."""
     try:
         return ArrowTable(X.__arrow_c_stream__()) if is_exported(type(X)) else None
     except Exception:
@@ -191,7 +191,7 @@ def _plan_of(table: Any, forest: Forest) -> _Plan:
 
 
 def kind_of_arrow(arrow_type: Any) -> Kind:
-    """The kind of an Arrow type's values; NumPy would read numbers into texts and times, too."""
+    """The kind of an Arrow type's values; NumPy would read strings and times as numbers, too."""
     from pyarrow import types
 
     if types.is_dictionary(arrow_type):
@@ -206,7 +206,8 @@ def kind_of_arrow(arrow_type: Any) -> Kind:
     return Kind.TEXT if any(is_text(arrow_type) for is_text in text) else Kind.OTHER
 
 
-#: Bytes of a small chunk of texts, on average, and of what one array of texts holds with certainty.
+#: Chunks of strings below _SMALL bytes on average are joined before they are hashed, if the column has fewer than _MOST
+#: bytes, which one array of strings certainly holds.
 _SMALL, _MOST = 4096, 1 << 30
 
 
@@ -215,7 +216,7 @@ def arrow_codes(column: Any, coder: Coder) -> np.ndarray:
     coded = [np.zeros(0)]
     chunks = getattr(column, "num_chunks", 1)
     if coder.by_hash and str(column.type) in _OFFSETS and chunks > 1 and column.nbytes < min(chunks * _SMALL, _MOST):
-        column = column.combine_chunks()  # which takes less than to hash them one by one
+        column = column.combine_chunks()  # faster than hashing the chunks one by one
     for part in _parts(column):
         if coder.by_hash and not part.null_count and (hashes := _hashes(part)) is not None:
             coded.append(coder.codes_of_hashes(hashes))
@@ -229,7 +230,7 @@ def arrow_codes(column: Any, coder: Coder) -> np.ndarray:
 
 
 def _hashes(values: Any) -> np.ndarray | None:
-    """The hashes of an Arrow array of texts, as they lie in memory, or of whole numbers; none is null."""
+    """The hashes of an Arrow array of contiguous strings, integers or booleans, without nulls; None for other types."""
     if kind_of_arrow(values.type) in (Kind.WHOLE, Kind.TRUTH):
         numbers: np.ndarray = integer_hashes(values.to_numpy(zero_copy_only=False))
         return numbers
@@ -245,7 +246,7 @@ def _hashes(values: Any) -> np.ndarray | None:
 def fill_numbers(out: np.ndarray, column: Any, rounded: np.dtype | None = None) -> None:
     """Fill ``out`` with a (chunked) Arrow array of numbers, rounded to ``rounded`` first; NaN where it is null.
 
-    Decimals become float64 before.
+    Decimals become float64 before that.
     """
     if rounded is not None and rounded != out.dtype:
         first = np.empty(len(out), rounded)
@@ -260,7 +261,7 @@ def fill_numbers(out: np.ndarray, column: Any, rounded: np.dtype | None = None) 
             rows[:] = np.nan
         elif not part.null_count or kind_of_arrow(part.type) is Kind.FRACTION:
             rows[:] = part.to_numpy(zero_copy_only=False)
-        else:  # NumPy would get them as float64
+        else:  # NumPy would get integers with nulls as float64
             filler = False if kind_of_arrow(part.type) is Kind.TRUTH else 0
             rows[:] = part.fill_null(filler).to_numpy(zero_copy_only=False)
             rows[~_there(part)] = np.nan
@@ -275,5 +276,5 @@ def _there(array: Any) -> np.ndarray:
 
 
 def _numpy_type(arrow_type: Any) -> np.dtype:
-    """The type that NumPy has for an Arrow type of numbers; float64 where it has none."""
+    """NumPy's type for one of Arrow's number types; float64 if it has none."""
     return np.dtype(_NUMPY_TYPES.get(str(arrow_type), "float64"))  # pyarrow before 26 would ask pandas

@@ -1,6 +1,6 @@
 """How the columns of a table become numbers: one plan for frames, Arrow tables and batches of files.
 
-A plan is made from the columns' types alone, by the model's `Schema`; values are coded as they come.
+A plan depends only on the columns' types and the model's `Schema`; values are coded as they come.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MEND = (
 
 
 class Kind(Enum):
-    """The kind of a column's values, as far as coding goes."""
+    """The kind of a column's values, as far as coding is concerned."""
 
     WHOLE = "whole numbers"
     FRACTION = "fractions"
@@ -44,12 +44,12 @@ class Kind(Enum):
     OTHER = "something else"
 
 
-#: Kinds that become numbers by themselves.
+#: Kinds that are numbers without coding.
 NUMBERS = (Kind.WHOLE, Kind.FRACTION, Kind.TRUTH)
 
 
 class Column(NamedTuple):
-    """A table's column that is a feature: its name, its type and what that is called, and its kind."""
+    """A table's column that is a feature: its name, what its type is called ("dtype"), the type, and its kind."""
 
     name: str
     called: str
@@ -58,7 +58,7 @@ class Column(NamedTuple):
 
 
 class CodeTable(NamedTuple):
-    """The codes of a column's own categories, and of a missing one, which is the last of each array.
+    """The codes of a column's own categories; the last element of each array is for a missing category.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ class CodeTable(NamedTuple):
     values : sequence
         The categories.
     codes : float64 [categories + 1]
-        NaN for what the model has not seen.
+        NaN for categories that the model has not seen.
     missing : bool [categories + 1]
-        Which of them are none.
+        Which of them are missing values.
     """
 
     coder: Coder
@@ -77,12 +77,12 @@ class CodeTable(NamedTuple):
     missing: npt.NDArray[np.bool_]
 
     def at(self, places: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float64]:
-        """Codes of ``values[places]``; NaN for place -1 (missing), and for what the model has not seen.
+        """Codes of ``values[places]``; NaN for place -1 (missing) and for categories that the model has not seen.
 
         Raises
         ------
         InputError
-            A value that is unseen, or missing, where the model's library refuses that.
+            A value is unseen, or missing, and the model's library refuses that.
         """
         column, schema = self.coder.column, self.coder.schema
         rules, codes = schema.rules, self.codes[places]
@@ -116,7 +116,7 @@ class Coder:
     ----------
     column : Column
     known : tuple, optional
-        The model's categories in code order; None where values stand for themselves.
+        The model's categories in code order; None if the values are used as numbers.
     schema : Schema
     """
 
@@ -130,11 +130,11 @@ class Coder:
 
     @lazy
     def by_hash(self) -> bool:
-        """Whether the hashes of texts and whole numbers tell their codes."""
+        """Whether codes are looked up by the hashes of strings and integers."""
         return self.known is not None and (self.schema.hashed or self.schema.rules.as_texts or self._are_hashes)
 
     def codes_of_hashes(self, hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
-        """Codes of hashes; NaN for what the model has not seen."""
+        """Codes of hashes; NaN for hashes that the model has not seen."""
         if self.schema.hashed:
             return hashes.astype(np.float64)
         known, codes = self._codes_by_hash
@@ -142,14 +142,14 @@ class Coder:
         return np.where(known[places] == hashes, codes[places], np.nan)
 
     def codes_of_integers(self, values: np.ndarray) -> npt.NDArray[np.float64]:
-        """Codes of whole numbers, or truth values, where hashes tell these."""
+        """Codes of integers or booleans; `by_hash` must hold."""
         return self.codes_of_hashes(integer_hashes(values))
 
     def codes_of_objects(self, values: np.ndarray) -> npt.NDArray[np.float64] | None:
-        """Codes of objects, where hashes tell these, and all are texts and whole numbers."""
+        """Codes of objects if `by_hash` holds and all are strings or integers; else None."""
         found = None
         if self.by_hash:
-            with suppress(UnicodeEncodeError):  # said again, with the column, when they are looked at one by one
+            with suppress(UnicodeEncodeError):  # raised again, with the column, when they are coded one by one
                 found = object_hashes(values)
         return None if found is None else self.codes_of_hashes(found)
 
@@ -165,7 +165,7 @@ class Coder:
         return CodeTable(self, values, np.append(self._codes(values), np.nan), missing)
 
     def _codes(self, values: Sequence[Any]) -> npt.NDArray[np.float64]:
-        """By value as in pandas: 1 is 1.0 and "1" is not."""
+        """Codes by value, as in pandas: 1 equals 1.0, but not "1"."""
         if self.known is None:
             if all(isinstance(value, (int, float)) for value in values):
                 return np.array([*map(float, values)])
@@ -176,7 +176,7 @@ class Coder:
         if len(values) == len(self.known) and list(values) == list(self.known):
             return np.arange(len(self.known), dtype=np.float64)
         if {_of_one_type(values), self._type} == {"truth values", "numbers"}:
-            return np.full(len(values), np.nan)  # pandas tells True from 1 then
+            return np.full(len(values), np.nan)  # pandas then distinguishes True from 1
         code = self._code
         if self._type == "numbers" and any(isinstance(value, float) for value in values):
             code = {float(value): number for value, number in code.items()}  # pandas compares both as float64
@@ -211,9 +211,9 @@ class Coder:
 
     @lazy
     def _codes_by_hash(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """The hashes of the model's texts, ascending, and their codes; then a hash that no text has.
+        """The hashes of the model's strings, ascending, and their codes; then a hash that no string has.
 
-        Libraries that compare texts by their hashes take some for each other.
+        Like the libraries that compare strings by hash, this confuses strings of equal hashes.
         """
         texts = [value for value in self._code if isinstance(value, str)]
         hashes = [*map(hash_of_name, texts)] if self._are_hashes else text_hashes(texts).tolist()
@@ -232,13 +232,13 @@ class Coder:
         )
 
     def _refusal(self) -> InputError:
-        of_catboost = self.schema.rules.as_texts  # whose models tell which columns hold categories
+        of_catboost = self.schema.rules.as_texts  # its models say which columns hold categories
         return _no_number(self.column, "make it numbers, as in training" if of_catboost else _HOW)
 
 
 def _no_number(column: Column, how: str) -> InputError:
     how = "convert it, or leave it out" if column.kind is Kind.OTHER else how
-    if column.kind is Kind.TEXT or str(column.type) == "object":  # pandas's, whose values may be numbers for all that
+    if column.kind is Kind.TEXT or str(column.type) == "object":  # in pandas these may hold numbers nevertheless
         how = f"if it holds numbers, cast it (in pandas, X[column].astype(float)); else {how}"
     return InputError(f"column {column.name!r} has {column.called} {column.type}, not a number; {how}")
 
@@ -249,7 +249,7 @@ def coders_of(columns: Sequence[Column], forest: Forest) -> list[Coder | None]:
     Raises
     ------
     InputError
-        A column is no number and cannot be coded, or the category columns are not the model's.
+        A column is not numeric and cannot be coded, or the category columns are not the model's.
     """
     schema = forest.schema
     known = list(schema.categories) or [None] * len(columns)
@@ -289,7 +289,7 @@ def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema, stated
                 f"make it a column of those{or_codes}"
             )
         if (rules.numbers_refused and not stated) or (rules.as_texts and column.kind is Kind.FRACTION):
-            # CSV is read as fractions, whatever it holds.
+            # Columns of CSV files are read as fractions, whatever they hold.
             what = "numbers" if rules.numbers_refused else column.kind.value
             such_as = f" such as {known[:2]}" if known else ""
             mend = (
@@ -309,7 +309,7 @@ def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema, stated
 
 
 def _doubtful_text(columns: Sequence[Column], coded: list[int], forest: Forest) -> InputError | None:
-    """The message where texts, which LightGBM itself refuses, may be something else than its category columns."""
+    """The error if string columns, which LightGBM itself refuses, may not be its category columns; else None."""
     texts = [at for at in coded if columns[at].kind is Kind.TEXT]
     if not texts:
         return None
@@ -357,17 +357,17 @@ def _of_one_type(values: Sequence[Any]) -> str:
 
 
 def plain(values: Any) -> list[Any]:
-    """Values as Python's own objects."""
+    """Values as Python's own types."""
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
 def distinct_objects(values: np.ndarray) -> tuple[list[Any], npt.NDArray[np.int64]]:
-    """The distinct ones of some objects, and each one's place among them; 1, 1.0 and True are equal, and not alike.
+    """The distinct objects among ``values``, and each value's place among them; 1, 1.0 and True count as distinct.
 
     Raises
     ------
     TypeError
-        One cannot be told from others, such as a list.
+        A value cannot be hashed, such as a list.
     """
     items = [(type(value), value) for value in plain(values)]
     place_of = {item: place for place, item in enumerate(dict.fromkeys(items))}

@@ -8,7 +8,7 @@ from gpuqs.forest import Forest
 
 
 def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -> list[int] | None:
-    """Positions of the model's features among ``names``; None to take all as they come.
+    """Positions of the model's features among ``names``; None if all columns are taken in their order.
 
     Parameters
     ----------

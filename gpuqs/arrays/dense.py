@@ -1,4 +1,4 @@
-"""Dense arrays as documents: floats stay as they are, other numbers become what the library makes of them."""
+"""Dense arrays as documents: floats stay as they are, other numbers are cast as the source library does."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gpuqs.cpu_fallback import lists
 from gpuqs.errors import InputError
 from gpuqs.forest import ZERO_THRESHOLD, Forest
 
-#: Of arrays with more columns than so many for each one that is tested, these alone are cast.
+#: If an array has more than WIDE columns for each tested one, only the tested columns are cast.
 WIDE = 4
 #: Types that engines read as they are.
 _NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
-#: Rows of nested lists. Others are not asked for their length: they may refuse, as sparse matrices do.
+#: Types of the rows of nested lists. Other objects are not asked for their length, as some refuse (sparse matrices).
 _ROWS = (list, tuple, np.ndarray)
 
 
@@ -32,13 +32,13 @@ class Documents(NamedTuple):
         Number of documents.
     chunk : callable
         ``chunk(start, stop)`` gives rows as float32 or float64 [stop - start, n_features]; a
-        view where the caller's own memory serves.
+        view of the caller's memory where possible.
     narrow : bool
-        Chunks hold the columns `Forest.tested` alone: they are for `Forest.narrowed`.
+        Chunks hold only the columns `Forest.tested`, as `Forest.narrowed` expects.
     copied : bool
         Whether chunks are copies, which take memory.
     own : callable, optional
-        ``own(chunk, n_threads)`` makes the forest's own rows of a chunk, which lacks the columns of its CTRs.
+        ``own(chunk, n_threads)`` adds the columns of the forest's CTRs, which the chunk lacks.
     """
 
     n: int
@@ -54,20 +54,20 @@ class Documents(NamedTuple):
 
 
 def coded_rows(rows: np.ndarray) -> Documents:
-    """Float32 or float64 rows [D, n_features] whose categories are codes already, whatever arrays else hold."""
+    """Documents of float32 or float64 rows [D, n_features] whose categories are codes, whatever the schema expects."""
     return Documents(len(rows), lambda start, stop: rows[start:stop], copied=False)
 
 
 def with_ctrs(documents: Documents, forest: Forest) -> Documents:
-    """Documents of the columns that users give, with the columns of the forest's CTRs."""
+    """Documents with the columns of the forest's CTRs added to those that users give."""
     ctrs = forest.ctrs
     return documents if ctrs is None else documents._replace(narrow=False, copied=True, own=ctrs.documents)
 
 
 def with_zeros(documents: Documents) -> Documents:
-    """Documents whose numbers next to zero are zeros, as LightGBM reads all but CSR matrices and Arrow tables.
+    """Documents whose near-zero numbers become zero, as LightGBM reads everything except CSR matrices and Arrow tables.
 
-    No test tells them apart; the linear models of leaves do.
+    Tests of nodes give the same results for both; linear models of leaves do not.
     """
 
     def chunk(start: int, stop: int) -> np.ndarray:
@@ -79,7 +79,7 @@ def with_zeros(documents: Documents) -> Documents:
 
 
 def with_missing(documents: Documents, forest: Forest) -> Documents:
-    """Documents in which the schema's number for missing values, rounded to float32 as they are, is missing."""
+    """Documents in which the schema's number for missing values becomes NaN; both are rounded to float32 first."""
     missing = forest.schema.missing
     if missing is None:
         return documents
@@ -98,17 +98,17 @@ def with_missing(documents: Documents, forest: Forest) -> Documents:
 
 
 def tests_few(forest: Forest) -> bool:
-    """Whether so few columns are tested that these alone are cast."""
+    """Whether so few columns are tested that only they are cast."""
     return forest.n_features > WIDE * len(forest.tested)
 
 
 def without_history(X: Any) -> Any:
-    """A tensor of PyTorch that keeps its history, without that: scores have none. All else as it is."""
+    """A PyTorch tensor that records gradients, detached, as scores have none; anything else as it is."""
     return X.detach() if getattr(X, "requires_grad", False) else X
 
 
 def array_of(X: Any, forest: Forest) -> np.ndarray:
-    """What offers itself as an array, or a nested list, whose values keep their types where some are categories."""
+    """An array-like object or a nested list as an array; values of lists keep their types if some are categories."""
     X = without_history(X)
     is_list = isinstance(X, (list, tuple))
     try:
@@ -139,7 +139,7 @@ def _nested(X: Any) -> bool:
 
 
 def _uneven(X: Any) -> str:
-    """Which row of a list is not as long as the first, or is one value; empty: none."""
+    """Say which row of a list differs in length from the first, or is a single value; empty if there is none."""
     lengths = [len(row) if isinstance(row, _ROWS) and getattr(row, "ndim", True) else None for row in X]
     odd = next((at for at, n in enumerate(lengths) if n != lengths[0]), None)
     if odd is None:
@@ -157,16 +157,16 @@ def from_array(X: np.ndarray, forest: Forest, *, listed: bool = False) -> Docume
     ----------
     X : array [D, n_features]
         Of float32, float64, integers, bool or Python's numbers, with any strides. Category columns hold codes, or the
-        categories themselves where the schema says so (`Schema.arrays_hold_values`): whole numbers, and texts in arrays
-        of objects.
+        categories themselves if the schema says so (`Schema.arrays_hold_values`): integers, and strings in arrays of
+        objects.
     forest : Forest
     listed : bool
-        X was made of what has no type of objects, such as a list.
+        X was made from something other than an array of objects, such as a list.
 
     Raises
     ------
     InputError
-        The array is structured, has another number of dimensions or features, or holds something other than numbers.
+        The array is structured, has a wrong number of dimensions or features, or holds something other than numbers.
     """
     if X.dtype.names is not None:
         raise InputError("X is a structured array; pass pandas.DataFrame(X), whose columns go by name")
@@ -198,7 +198,7 @@ def from_array(X: np.ndarray, forest: Forest, *, listed: bool = False) -> Docume
 def numbers_of_objects(
     X: np.ndarray, forest: Forest, dtype: npt.DTypeLike, first: int = 0, features: Sequence[int] | None = None
 ) -> np.ndarray:
-    """Objects [documents, features] as numbers: Python's, and None for missing values, cast once as the libraries do.
+    """Objects [documents, features] as numbers: Python numbers, or None for missing, rounded once as in the libraries.
 
     Parameters
     ----------
@@ -208,24 +208,24 @@ def numbers_of_objects(
     first : int
         The number of the first document, for messages.
     features : sequence of int, optional
-        Which the features are, where these are not all.
+        Numbers of the features, if these are not all.
 
     Raises
     ------
     InputError
-        One is no number, and none is missing.
+        An object is neither a number nor a missing value, or is a number that no float holds.
     """
-    from decimal import Decimal  # here: few documents are objects
+    from decimal import Decimal  # here, as few documents hold objects
 
     known = (Real, Decimal, np.bool_, type(None))
     others = [
         kind
         for kind in set(map(type, X.ravel().tolist()))
-        if not issubclass(kind, known) or issubclass(kind, np.timedelta64)  # NumPy's integers, to Python
+        if not issubclass(kind, known) or issubclass(kind, np.timedelta64)  # which Python counts as integers
     ]
     if any(_is_pandas_na(kind) for kind in others):
         others = [kind for kind in others if not _is_pandas_na(kind)]
-        X = np.where(np.frompyfunc(lambda value: _is_pandas_na(type(value)), 1, 1)(X).astype(bool), None, X)
+        X = np.frompyfunc(lambda value: None if _is_pandas_na(type(value)) else value, 1, 1)(X)
 
     def named(row: int, at: int) -> str:
         return f"document {first + row:,}, feature {forest.schema.name_of(at if features is None else features[at])}"
@@ -258,7 +258,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _by_value(X: np.ndarray, forest: Forest) -> Documents:
-    """An array whose whole numbers, and texts, are categories by value."""
+    """Documents of an array whose integers and strings are categories by value."""
     of_objects = X.dtype == object
     if not of_objects:
         check_values(X.dtype, forest)
@@ -294,7 +294,7 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
 
 
 def _coders_by_value(dtype: np.dtype, forest: Forest) -> list[Coder | None]:
-    """Of the features of an array of that type; kept with the forest."""
+    """The coders of an array's features, by the array's type; kept with the forest."""
     key = "array", dtype
     coders: list[Coder | None] | None = forest.table_plans.find(key)
     if coders is None:
@@ -309,7 +309,7 @@ def _coders_by_value(dtype: np.dtype, forest: Forest) -> list[Coder | None]:
 
 
 def check_values(dtype: np.dtype, forest: Forest) -> None:
-    """Refuse arrays of what is no category by value.
+    """Refuse arrays of types that cannot be categories by value.
 
     Raises
     ------
@@ -327,9 +327,9 @@ def document_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
     """The type in which documents of ``dtype`` are scored."""
     if dtype.kind == "f" and dtype.itemsize <= 4:
         return np.dtype(np.float32)
-    if dtype == np.float64:  # of this machine's byte order
+    if dtype == np.float64:  # in this machine's byte order
         return dtype
-    if dtype.kind in "iubf":  # the source libraries cast long doubles, and doubles of another byte order, as integers
+    if dtype.kind in "iubf":  # source libraries cast long doubles and byte-swapped doubles like integers
         return np.dtype(forest.integer_dtype)
     mend = "pass their real parts, if these are meant" if dtype.kind == "c" else "convert with X.astype(np.float64)"
     raise InputError(
@@ -340,14 +340,14 @@ def document_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
 
 def table_dtype(dtypes: Iterable[np.dtype], forest: Forest) -> np.dtype:
     """The type in which tables with columns of these types are scored."""
-    if forest.schema.hashed:  # which float32 does not hold
+    if forest.schema.hashed:  # float32 cannot hold hashes
         return np.dtype(np.float64)
-    if forest.input_dtype == "float32":  # to which the source library casts each column, rounding once
+    if forest.input_dtype == "float32":  # the source library casts each column to it, rounding once
         return np.dtype(np.float32)
     # As LightGBM does: the type that holds every column and float32.
     return document_dtype(np.result_type(np.float32, *dtypes), forest)
 
 
 def number_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
-    """The type to which numbers of tables are rounded, that are scored in ``dtype``."""
+    """The type to which numbers of a table are first rounded, if the table is scored in ``dtype``."""
     return np.dtype(forest.input_dtype) if forest.schema.hashed else dtype

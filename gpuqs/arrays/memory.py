@@ -1,4 +1,4 @@
-"""The memory that documents are copied from, chunk by chunk: whoever writes to it meanwhile changes those to come."""
+"""The memory that documents are copied from, chunk by chunk: writing to it meanwhile changes the chunks to come."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gpuqs.forest import Forest
 
 
 def memory_of(X: Any, forest: Forest) -> Iterator[np.ndarray]:
-    """Arrays over all memory of ``X`` that chunks of `gpuqs.arrays.as_documents` read, where they are copies.
+    """Arrays that cover all memory of ``X`` from which chunks of `gpuqs.arrays.as_documents` are copied.
 
-    Lists have none: they are copied at once. Columns that are no features of the forest's are left out.
+    Lists have none, as they are copied at once. Columns that are not features of the forest are left out.
     """
     forest = forest.given
     if isinstance(X, (list, tuple)):
@@ -37,7 +37,7 @@ def memory_of(X: Any, forest: Forest) -> Iterator[np.ndarray]:
 
 
 def _of_column(column: Any) -> Iterator[np.ndarray]:
-    """Of a pandas frame's; texts, and objects besides, are in no memory that holds scores."""
+    """The memory of a column of a pandas frame; memory of strings or other objects cannot hold scores."""
     array, dtype = column.array, column.dtype
     if hasattr(dtype, "pyarrow_dtype"):
         yield from _of_arrow(array.__arrow_array__())
@@ -45,7 +45,7 @@ def _of_column(column: Any) -> Iterator[np.ndarray]:
         yield column.cat.codes.to_numpy()
     elif hasattr(array, "sp_values"):
         yield array.sp_values
-    elif hasattr(dtype, "numpy_dtype"):  # with a mask: pandas has no public name for either
+    elif hasattr(dtype, "numpy_dtype"):  # masked: pandas has no public name for values or mask
         yield from (array._data, array._mask)
     elif isinstance(dtype, np.dtype):
         yield column.to_numpy()

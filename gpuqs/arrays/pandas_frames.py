@@ -16,20 +16,21 @@ from gpuqs.arrays.sparse import all_sparse, from_sparse_frame, plain_dtype
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 
-#: The kind of values of each of NumPy's kinds of types; columns of objects are texts, if anything.
+#: NumPy's kind of a type -> the kind of its values; columns of objects are treated as strings.
 _KINDS = {"i": Kind.WHOLE, "u": Kind.WHOLE, "f": Kind.FRACTION, "b": Kind.TRUTH, "O": Kind.TEXT, "U": Kind.TEXT}
 
 
-#: Values that are taken out of a frame all at once, as objects: pandas takes longer for columns, one by one, than for
-#: so many (of 24 numbers and 6 texts, microseconds a call of 10 rows: 230, not 440; of 160: 400, not 510).
+#: Upper limit of values that are taken out of a frame all at once, as objects: up to here pandas takes longer column by
+#: column (24 columns of numbers and 6 of strings: 230 instead of 440 microseconds a call of 10 rows, 400 instead of 510
+#: of 160).
 _FEW = 4096
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class _Levels:
-    """The codes of a column's categories; those of the index of categories that came last are kept.
+    """The codes of a column's categories; those of the last index of categories are kept.
 
-    An index of pandas's is not changed in place, and while this one is kept no other has its identity.
+    A pandas index is not changed in place, and while this one is kept, no other has its identity.
     """
 
     def __init__(self, coder: Coder) -> None:
@@ -44,31 +45,31 @@ class _Levels:
 
 
 class _Plan(NamedTuple):
-    """What a frame's labels and types tell: where the features are, and how these become documents.
+    """What follows from a frame's labels and types: where the features are, and how they become documents.
 
     Parameters
     ----------
     take : list of int or None
-        Positions of the features among the frame's columns; None: they are all, as they come.
+        Positions of the features among the frame's columns; None if the columns are the features, in order.
     turned : bool
-        They are all, in another order.
+        The columns are the features, in another order.
     sparse : bool
-        All features are Sparse columns of numbers, of a model without categories.
+        All features are Sparse columns of numbers, and the model has no categories.
     narrow : bool
-        Only the features that are tested are taken out, because each column costs time.
+        Only tested features are taken out, because each column costs time.
     coders : dict of int to (Coder, _Levels)
-        Of the features that are coded.
+        By feature, for those that are coded.
     objects : list of int
         Features whose columns hold Python's numbers, as objects.
     numbers : list of int
-        The others.
+        The other features.
     of_floats : bool
-        Numbers are float32 or float64, and columns that are coded hold objects or become some: few values of features
-        alone are taken out at once, as objects, which such numbers survive.
+        Numbers are float32 or float64, and coded columns hold objects or can become objects: a small frame without
+        other columns may be taken out at once, as objects, without changing its numbers.
     first, dtype : numpy.dtype
-        What numbers are rounded to first, and what documents are of.
+        The type to which numbers are rounded first, and that of documents.
     labels : list
-        Of the columns, if no two are alike: by these pandas finds a column sooner than by its place. Else empty.
+        The columns' labels, if they are distinct: pandas finds a column faster by label than by position. Else empty.
     """
 
     take: list[int] | None
@@ -86,7 +87,7 @@ class _Plan(NamedTuple):
     def documents(self, X: Any, forest: Forest) -> Documents:
         n, take, first, dtype = len(X), self.take, self.first, self.dtype
         if not self.coders and not self.objects:
-            if self.turned and not self.sparse and not self.narrow:  # numbers are sorted sooner than a frame's columns
+            if self.turned and not self.sparse and not self.narrow:  # faster than reordering the frame's columns
                 return Documents(n, lambda start, stop: _numbers(X, start, stop, first, dtype)[:, take])
             if self.narrow:
                 take = forest.tested.tolist() if take is None else [take[feature] for feature in forest.tested]
@@ -128,12 +129,12 @@ class _Plan(NamedTuple):
 
 def is_frame(X: Any) -> bool:
     """Whether `from_frame` reads it."""
-    kind = type(X)  # asked first: pandas makes ``dtypes`` anew for each who asks
+    kind = type(X)  # asked first, as pandas makes ``dtypes`` again at each access
     return all(hasattr(kind, name) or hasattr(X, name) for name in ("iloc", "columns", "dtypes"))
 
 
 def is_pandas(X: Any) -> bool:
-    """Whether pandas itself made the type: what others derive from its types may mean something else by brackets."""
+    """Whether the type is pandas's own: subclasses of other libraries may give brackets another meaning."""
     return type(X).__module__.partition(".")[0] == "pandas"
 
 
@@ -143,8 +144,8 @@ def from_frame(X: Any, forest: Forest) -> Documents:
     Parameters
     ----------
     X : pandas.DataFrame
-        Columns are found by name, as `gpuqs.arrays.columns.columns_of` says. How the last few frames with other columns
-        became documents is kept with the forest.
+        Columns are found by name, as `gpuqs.arrays.columns.columns_of` says. The plans for a few sets of columns are
+        kept with the forest.
     forest : Forest
 
     Raises
@@ -163,17 +164,17 @@ def from_frame(X: Any, forest: Forest) -> Documents:
 
 
 def _key_of(X: Any) -> tuple[list[Any], list[Any]] | None:
-    """Equal for frames whose columns have the same labels and types in the same order; None where equal labels may be
-    different texts, as 1 and True."""
+    """A key, equal for frames whose columns have the same labels and types in the same order; None if equal labels may
+    be different strings, as 1 and True."""
     labels, dtypes = X.columns, X.dtypes
-    if not (hasattr(labels, "tolist") and hasattr(dtypes, "tolist")):  # pandas's look, but not pandas's
+    if not (hasattr(labels, "tolist") and hasattr(dtypes, "tolist")):  # looks like pandas, but is not
         return None
     labels, dtypes = labels.tolist(), dtypes.tolist()
     types = set(map(type, labels))
     if types != {str} and types != {int}:
         return None
     if not all(issubclass(kind, np.dtype) for kind in set(map(type, dtypes))):
-        # Two types of categories may be equal whose codes mean other ones; plans are made without them.
+        # Codes of two equal category types may mean different categories, so plans do not depend on them.
         dtypes = [Kind.CATEGORY if _is_category(dtype) else dtype for dtype in dtypes]
     return labels, dtypes
 
@@ -228,12 +229,12 @@ def _numbers(frame: Any, start: int, stop: int, first: np.dtype, dtype: np.dtype
 
 
 def _of_objects(column: np.ndarray, feature: int, forest: Forest, dtype: np.dtype) -> Callable[[int, int], np.ndarray]:
-    """Rows [start, stop) of a column of numbers that are objects."""
+    """A function that gives rows [start, stop) of a column whose numbers are objects."""
     return lambda start, stop: numbers_of_objects(column[start:stop, None], forest, dtype, start, [feature])[:, 0]
 
 
 def labels_of(X: Any, forest: Forest) -> tuple[list[str], bool]:
-    """Names of a frame's columns, and whether somebody gave them: 0, 1, ... are pandas's own."""
+    """Names of a frame's columns, and whether they are real ones: 0, 1, ... are pandas's own."""
     labels = list(X.columns)
     names = [str(label) for label in labels]
     if getattr(X.columns, "nlevels", 1) > 1 and not set(forest.schema.names) <= set(names):
@@ -251,14 +252,14 @@ def _kind_of(dtype: Any) -> Kind:
         return kind_of_arrow(dtype.pyarrow_dtype)
     if _is_category(dtype):
         return Kind.CATEGORY
-    if hasattr(dtype, "storage"):  # pandas's type of texts
+    if hasattr(dtype, "storage"):  # pandas's string type
         return Kind.TEXT
     number = plain_dtype(getattr(dtype, "numpy_dtype", dtype))
     return _KINDS.get(number.kind, Kind.OTHER) if isinstance(number, np.dtype) else Kind.OTHER
 
 
 def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], np.ndarray]:
-    """Rows [start, stop) of a column as category codes."""
+    """A function that gives rows [start, stop) of a column as category codes."""
     of_texts = coder.by_hash and getattr(column.dtype, "storage", None) == "pyarrow"
     if of_texts or hasattr(column.dtype, "pyarrow_dtype"):
         array = column.array.__arrow_array__()
@@ -280,14 +281,14 @@ def _codes(column: Any, coder: Coder, levels: _Levels) -> Callable[[int, int], n
             raise _no_category(coder, error) from None
         values = plain(found)
         if column.dtype == object and not all(isinstance(value, str) for value in values):
-            return _codes_of_objects(coder, part.to_numpy(), lambda: part)  # pandas takes 1 and True for one
+            return _codes_of_objects(coder, part.to_numpy(), lambda: part)  # pandas does not distinguish 1 and True
         return coder.codes(values, places)
 
     return codes
 
 
 def _codes_of_objects(coder: Coder, values: np.ndarray, column: Callable[[], Any]) -> np.ndarray:
-    """A column's objects as category codes; values that are equal, as 1 and 1.0, are told apart by their types."""
+    """A column's objects as category codes; equal values such as 1 and 1.0 are distinguished by their types."""
     if (codes := coder.codes_of_objects(values)) is not None:
         return codes
     there = ~column().isna().to_numpy()

@@ -1,4 +1,4 @@
-"""What is no table or array of documents, and what to pass instead."""
+"""Refuse objects that are no table or array of documents, and say what to pass instead."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def trained_on(forest: Forest, n_given: int) -> str:
 
 
 def refuse_strangers(X: Any) -> None:
-    """Raise for what looks like documents to NumPy, or to nobody, but is not.
+    """Raise for an object that is not documents, even if NumPy could read it as an array.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def refuse_strangers(X: Any) -> None:
 
 
 def refuse_other_tables(X: Any) -> None:
-    """Raise for a table of another kind: as an array it would lose the names of its columns.
+    """Raise for a table of a kind that is not read: as an array it would lose the names of its columns.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def refuse_other_tables(X: Any) -> None:
 
 
 def _states(X: Any, name: str) -> bool:
-    """Whether the object says something by that name."""
+    """Whether the object has an attribute of that name, neither None nor callable."""
     try:
         value = getattr(X, name, None)
     except Exception:  # a property that fails
@@ -104,20 +104,20 @@ def _states(X: Any, name: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _mend_of(mro: tuple[type, ...]) -> str | None:
-    """What to pass instead of a library's type, or of what is derived from it."""
+    """What to pass instead of a library's type, or of a subclass of it; None if nothing is known."""
     bases = [(_package(base).partition("_")[0], base.__name__) for base in mro]
     keys = [key for package, name in bases for key in ((package, name), (package, ""))]
     return next((_MENDS[key] for key in keys if key in _MENDS), None)
 
 
 def _package(kind: type) -> str:
-    """The package of a type, be it of a compiled module such as ``_catboost``."""
+    """The package of a type, without the underscore of compiled modules such as ``_catboost``."""
     package: str = kind.__module__.partition(".")[0]
     return package if package.startswith("__") else package.removeprefix("_")
 
 
 def refuse_records(X: list[Any] | tuple[Any, ...]) -> None:
-    """Raise for a list of mappings or of masked arrays, whose names and masks nobody would look at.
+    """Raise for a list of mappings or of masked arrays, whose names and masks would be ignored.
 
     Raises
     ------

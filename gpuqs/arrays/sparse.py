@@ -14,21 +14,21 @@ from gpuqs.cpu_fallback import sparse
 from gpuqs.errors import InputError
 from gpuqs.forest import ZERO_THRESHOLD, Forest
 
-#: Values that are read as they lie in memory; others are cast first.
+#: Type codes of values that are read as they lie in memory; others are cast first.
 _READ = "bhilqBHILQfd"
-#: Most values of rows that are made at once.
+#: Upper limit of the values in rows that are made at once.
 _FEW_VALUES = 1 << 17
 
 
 class _Matrix(NamedTuple):
-    """A CSR or CSC matrix in arrays that are read as they lie."""
+    """A CSR or CSC matrix whose arrays are read as they lie in memory."""
 
     n_rows: int
     indptr: npt.NDArray[np.int64]
     indices: np.ndarray
     data: np.ndarray
     dtype: np.dtype  # of the dense documents
-    refused: float | None  # a value that is not taken
+    refused: float | None  # a value that is an error
 
 
 def from_sparse(X: Any, forest: Forest) -> Documents:
@@ -37,13 +37,13 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
     Raises
     ------
     InputError
-        As `gpuqs.arrays.as_documents`; the matrix is inconsistent, or holds two entries of one place; a chunk
-        raises it where it meets such rows.
+        As `gpuqs.arrays.as_documents`; or the matrix is inconsistent, or holds two entries for one place. A chunk
+        raises it if it meets such rows.
     """
     if len(X.shape) != 2 or X.shape[1] != forest.n_features:
         shape = f"shape {tuple(X.shape)}" if len(X.shape) != 2 else f"{X.shape[1]} features"
         mend = ""
-        if len(X.shape) == 2 and X.shape[1] < forest.n_features:  # as readers of svmlight files make it
+        if len(X.shape) == 2 and X.shape[1] < forest.n_features:  # as made by readers of svmlight files
             mend = f"; if the last ones are empty, X.resize(X.shape[0], {forest.n_features}) adds them"
         raise InputError(f"X has {shape}; {trained_on(forest, X.shape[-1])}{mend}")
     if hasattr(X, "get") and type(X).__module__.startswith("cupyx"):
@@ -71,13 +71,13 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
 
 
 def reader_of_few(forest: Forest, most_rows: int) -> Callable[[Any], np.ndarray | None] | None:
-    """What reads usual CSR matrices of few rows at once: `from_sparse` takes longer than a small forest to score them.
+    """A fast reader of ordinary CSR matrices of few rows: `from_sparse` takes longer than a small forest's scoring.
 
     Returns
     -------
     callable or None
-        Gives rows of the columns `Forest.tested` of a CSR matrix, or None: `from_sparse` reads it, or says what is
-        wrong with it. None: no matrix is read so for this forest.
+        Takes a CSR matrix and returns the columns `Forest.tested` of its rows, or None if `from_sparse` must read it or
+        say what is wrong with it. None instead of a callable: this forest's matrices cannot be read this way.
     """
     if forest.ctrs is not None or not forest.schema.arrays_as_they_are or forest.schema.library == "scikit-learn":
         return None
@@ -97,7 +97,7 @@ def reader_of_few(forest: Forest, most_rows: int) -> Callable[[Any], np.ndarray 
 
 
 def _refused(forest: Forest) -> float | None:
-    """The one value that LightGBM takes for a number in CSR and for zero in CSC and dense rows."""
+    """The one value that LightGBM reads as it is in CSR, but as zero in CSC and dense rows."""
     return -ZERO_THRESHOLD if forest.library == "LightGBM" else None
 
 
@@ -164,7 +164,7 @@ def _from_csc(X: _Matrix, forest: Forest) -> Documents:
 def _sorted_columns(
     bounds: npt.NDArray[np.int64], indices: np.ndarray, data: np.ndarray
 ) -> tuple[npt.NDArray[np.int64], np.ndarray, np.ndarray]:
-    """A copy of some columns alone, each one's entries in ascending order; bounds that are wrong stay so."""
+    """A copy of only the columns in ``bounds``, each one's entries in ascending order; wrong bounds stay wrong."""
     if ((bounds < 0) | (bounds > len(indices))).any() or (bounds[:, 0] > bounds[:, 1]).any():
         return np.full_like(bounds, -1), indices, data
     entries = [np.arange(first, end) for first, end in bounds.tolist()]
@@ -175,7 +175,7 @@ def _sorted_columns(
 
 
 def all_columns(documents: Documents, forest: Forest, start: int, stop: int) -> np.ndarray:
-    """A chunk with every column; those that no tree tests hold what absent entries are, where they were left out."""
+    """A chunk with every column; untested columns that were left out are filled with the value of absent entries."""
     chunk = documents.rows(start, stop)
     if not documents.narrow:
         return chunk
@@ -185,7 +185,7 @@ def all_columns(documents: Documents, forest: Forest, start: int, stop: int) -> 
 
 
 def checked_matrix(X: Any) -> Any:
-    """A sparse matrix as CSR or CSC, all of which is consistent: other libraries may trust what it holds.
+    """A sparse matrix as CSR or CSC, checked completely, as other libraries may trust what it holds.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def checked_matrix(X: Any) -> Any:
 
 
 def _compressed(X: Any) -> Any:
-    """The matrix as CSR, or CSC where it is that."""
+    """The matrix as CSR, or unchanged if it is CSC."""
     kind = getattr(X, "format", None)
     if kind in ("csr", "csc"):
         return X
@@ -225,7 +225,7 @@ def _compressed(X: Any) -> Any:
 
 
 def _arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The three arrays of a CSR or CSC matrix in the forms that are read; uncopied if they have them."""
+    """The three arrays of a CSR or CSC matrix in the forms that are read; not copied if they have them already."""
     arrays = []
     for name in ("indptr", "indices", "data"):
         array = np.asarray(getattr(X, name))
@@ -271,7 +271,7 @@ def all_sparse(dtypes: Collection[Any]) -> bool:
 
 
 def from_sparse_frame(frame: Any, forest: Forest) -> Documents:
-    """A pandas frame of the model's features, `all_sparse`: absent is a column's fill value."""
+    """Documents of a pandas frame of features that are `all_sparse`; absent entries are a column's fill value."""
     subtypes = {dtype.subtype for dtype in frame.dtypes}  # pandas takes long to compare its own types
     dtype = document_dtype(np.result_type(np.float32, *subtypes), forest)
     tested = forest.tested.tolist()

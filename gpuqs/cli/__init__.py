@@ -8,7 +8,7 @@ import sys
 
 def main() -> None:
     """Run the command line. It needs packages that gpuqs itself does not: if one is missing, the message names it."""
-    # Till `as_process` handles it, Ctrl-C ends the process as it ends others: with no traceback from an import.
+    # Until `as_process` handles it, Ctrl-C ends the process the default way: without a traceback from an import.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from gpuqs.cli.process import as_process

@@ -1,4 +1,4 @@
-"""`gpuqs calibrate`: how the engines compare on this machine, measured anew and kept."""
+"""`gpuqs calibrate`: how the engines compare on this machine, measured again and kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a command is given, and that it is also started with as its output."""
+"""Files that are arguments of a command and also its standard output or error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def same(called: str, written: int | Path, others: Mapping[str, int | str | Path]) -> str | None:
-    """What to say where a file that is written is one of the others."""
+    """What to say if a file that is written is also one of ``others``; else None."""
     there = _file_of(written)
     for other, place in others.items():
         if there and (found := _file_of(place)) and os.path.samestat(there, found):
@@ -19,7 +19,7 @@ def same(called: str, written: int | Path, others: Mapping[str, int | str | Path
 
 
 def spare_arguments() -> None:
-    """Send messages elsewhere where standard error is a file that an argument names, whatever it is there for."""
+    """Send messages elsewhere if standard error is a file that an argument names, whatever the argument is for."""
     arguments = sys.argv[1:]
     # An option may have its value attached, and a file of documents another that holds query sizes.
     values = [*arguments, *(a[2:] for a in arguments), *(a.partition("=")[2] for a in arguments)]
@@ -31,7 +31,7 @@ def spare_arguments() -> None:
 
 
 def _file_of(path: int | str | Path) -> os.stat_result | None:
-    """What is known of a regular file, or of a descriptor's; None for others, and where there is none."""
+    """The status of a regular file, by path or descriptor; None for other files, and where there is none."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""What each command takes; what it does is in the modules that it imports when it runs."""
+"""The arguments of each command; what it does is in the modules that it imports when it runs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _reads_documents(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _takes_categories(command: Callable[..., None]) -> Callable[..., None]:
-    """The option of commands that read tables for models whose files do not tell which columns hold categories."""
+    """The option of commands that read tables for models whose files do not say which columns hold categories."""
     return click.option(
         "--category",
         "categories",
@@ -87,7 +87,7 @@ def _one_input(model: Path, data: Path | None) -> None:
 
 
 def _not_input(out: Path, model: Path, data: Path | None = None) -> None:
-    """Refuse to write where the command reads, whatever the two paths are called; and to put scores over messages."""
+    """Refuse to write to a file that the command reads, by whatever path, and to write scores over messages."""
     inputs = [model] if data is None else [model, data, Path(f"{data}.query")]  # the last holds query sizes
     read: dict[str, int | Path] = {f"the input {path}": 0 if path == _STDIN else path for path in inputs}
     replaced: dict[str, int | Path] = {} if out == _STDOUT or names_own(out) else {f"--out {out}": out}
@@ -154,10 +154,15 @@ def cli(ctx: click.Context) -> None:
 )
 @click.option(
     "--output",
-    type=click.Choice(["value", "raw"]),
+    type=click.Choice(["value", "raw", "leaf"]),
     default="value",
     show_default=True,
-    help="value: what the library's predict gives. raw: before the link (sigmoid, ...).",
+    help="value: what the library's predict gives. raw: before the link (sigmoid, ...). leaf: each tree's exit leaf.",
+)
+@click.option(
+    "--num-iteration",
+    type=click.IntRange(1, 10**9),
+    help="Score with the first iterations only, as LightGBM's num_iteration_predict.  [default: all]",
 )
 @_takes_categories
 @_reads_documents
@@ -168,7 +173,7 @@ def score(model: Path, data: Path, threads: int | None, **options: Any) -> None:
     from a pipe goes through a temporary file). MODEL or DATA may be -, standard input. NDCG@10 is printed where DATA
     has labels and query ids, or where DATA.query holds the sizes of the queries.
 
-    Standard output gets the scores alone, and standard error everything else. An output file is replaced once all
+    Standard output gets only the scores, and standard error everything else. An output file is replaced once all
     scores are written, and stays as it was after a failure. Devices and FIFOs are written to directly.
     """
     from gpuqs.cli.score import score_file
@@ -220,10 +225,10 @@ def formats() -> None:
 def verify(ctx: click.Context, /, model: Path, data: Path | None, threads: int | None, **options: Any) -> None:
     """Compare gpuqs with the library that MODEL came from.
 
-    That library must be installed. It scores made-up rows and, if given, those of DATA. Made-up rows have values that
-    lie on the model's thresholds or one unit in the last place beside them, missing, infinite and other special values,
-    and categories that training has not seen. Exit leaves and raw scores must be the same in both, bit for bit; if they
-    are not, the exit status is 1.
+    That library must be installed. It scores made-up rows and, if given, those of DATA. Made-up rows have values on the
+    model's thresholds and one unit in the last place next to them, missing, infinite and other special values, and
+    categories that training has not seen. Exit leaves and raw scores must be the same in both, bit for bit; if they are
+    not, the exit status is 1.
     """
     from gpuqs.cli.verify import verify_file
 
@@ -271,9 +276,9 @@ def tune(
 ) -> None:
     """Find the fastest way to score documents like DATA's with MODEL on this machine, and save it with MODEL.
 
-    Engines, sizes of their blocks and numbers of threads are measured on DATA's first documents, in the order of what a
-    cost model predicts. A plan changes no score. It is used whenever the saved file is scored on this machine, by
-    gpuqs.load as by gpuqs score. MODEL or DATA may be -, standard input.
+    Engines, their block sizes and numbers of threads are measured on DATA's first documents, in the order of their
+    predicted costs. A plan changes no score. It is used whenever the saved file is scored on this machine, with
+    gpuqs.load and with gpuqs score. MODEL or DATA may be -, standard input.
 
     A table of what was predicted and measured goes to standard output. The file is replaced as a whole or not at all.
     """

@@ -6,7 +6,7 @@ from rich.console import Console
 
 
 class Output(Console):
-    """A console that leaves a reader who has gone to `gpuqs.cli.endings`, as what is written without it does."""
+    """A console that leaves a closed pipe to `gpuqs.cli.endings`, as output without rich does."""
 
     def on_broken_pipe(self) -> None:
         raise  # the BrokenPipeError that rich has caught

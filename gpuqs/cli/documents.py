@@ -16,7 +16,7 @@ _SPELLED: Final = {"first_id": "--one-based", "header": "--header/--no-header", 
 
 
 def open_data(path: Path, forest: Forest, categories: Sequence[str] = (), **reading: Any) -> DocumentReader:
-    """Open documents; an option that their format does not know, or a column that is not there, is a wrong argument.
+    """Open documents; an option that does not apply to their format, or a missing column, is a wrong argument.
 
     ``categories``: the columns of categories that were named.
     """

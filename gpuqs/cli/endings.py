@@ -2,9 +2,9 @@
 
 - 0: done.
 - 1: it failed, or `verify` found a difference.
-- 2: wrong arguments; a MODEL, DATA or column that is not there is one.
-- 128 + n, as shells show it: stopped by signal n. Where the reader of standard output has gone (``| head``), that
-  is SIGPIPE, and nothing is said.
+- 2: wrong arguments, such as a MODEL, DATA or column that does not exist.
+- 128 + n, as shells show it: stopped by signal n. If the reader of standard output has gone (``| head``), that is
+  SIGPIPE, without a message.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXIT_STATUS: Final = "Exit status: 0 done, 1 failed or not verified, 2 wrong arg
 
 
 #: How libraries say that they got no memory: C++, the linker, NumPy and Python's own modules (a call fails without a
-#: reason), and threads, whose stacks found no room.
+#: reason), and threads whose stacks could not be allocated.
 _NO_MEMORY: Final = re.compile(
     "std::bad_alloc|failed to map segment|[Cc]annot (allocate memory|create shared object descriptor)|"
     "error return without exception set|returned NULL without setting an exception|"
@@ -50,7 +50,7 @@ class Failure(click.ClickException):
 
 
 class Commands(click.Group):
-    """The command line; its commands' failures are one line on standard error."""
+    """The command line; it reports a command's failure in one line on standard error."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -63,7 +63,7 @@ class Commands(click.Group):
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         try:
             return super().make_context(*args, **kwargs)
-        except OSError as error:  # of --help; click has an ending of its own for those
+        except OSError as error:  # from --help; click would end the process in its own way
             raise Failure(error) from error
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -75,7 +75,7 @@ class Commands(click.Group):
             status = _say("interrupted", 128 + signal.SIGINT)
         except click.UsageError as error:
             seen = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-            problem = re.sub(r"(?<!\.)\.$", "", error.format_message())  # a list that goes on keeps its dots
+            problem = re.sub(r"(?<!\.)\.$", "", error.format_message())  # keep the dots of a shortened list
             status = _say(problem + seen, error.exit_code)
         except Failure as failure:
             status = _fail(failure.error)
@@ -87,7 +87,7 @@ class Commands(click.Group):
 
 
 def describe(error: Exception) -> str:
-    """What a user must know of an exception."""
+    """What a user must know about an exception."""
     if (lacking := _without_memory(error)) is not None:
         said = f"{str(lacking).strip()} ".splitlines()[0].strip()
         return f"there is not enough memory{f' ({said})' if said else ''}"
@@ -106,25 +106,25 @@ def describe(error: Exception) -> str:
 
 
 def _is_missing(package: str) -> bool:
-    with suppress(ValueError):  # of a module that says nothing of where it is from
+    with suppress(ValueError):  # a module without a spec
         return find_spec(package) is None
     return False
 
 
 def _without_memory(error: BaseException | None) -> BaseException | None:
-    """What an exception comes from that tells of missing memory: libraries have many ways to say so."""
+    """The cause of an exception that reports missing memory, if any: libraries have many ways to say so."""
     while error is not None:
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
             return error
         is_quoting = isinstance(error, ValueError) and type(error).__module__.startswith(("gpuqs.", "pyarrow."))
-        if not is_quoting and _NO_MEMORY.search(str(error)):  # what is said of a file may quote it
+        if not is_quoting and _NO_MEMORY.search(str(error)):  # messages about a file may quote it
             return error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return None
 
 
 def one_line(text: str) -> str:
-    """The text in one line, and without what terminals would take for commands."""
+    """The text in one line, without characters that terminals would take for commands."""
     text = " ".join(line.strip() for line in text.splitlines())
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 

@@ -1,4 +1,4 @@
-"""`gpuqs formats`: what is read of each format of models."""
+"""`gpuqs formats`: what gpuqs reads of each model format."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def print_info(path: Path, console: Console | None = None) -> None:
 
 
 def _plan(model: gpuqs.Model) -> str:
-    """Of which sizes of batches `gpuqs tune` has made a plan, and whether it is used here."""
+    """The batch sizes that the model was tuned for, and whether its plan is used here."""
     sizes = ", ".join(f"{tuned.n_documents:,}" for tuned in model.plan.sizes) if model.plan else "no"
     note = model.explain().note
     return f"tuned for {sizes} documents a call" + ("" if note is None else f"; not used here: {note}")

@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 
 def load_model(path: Path, categories: Sequence[str] = ()) -> gpuqs.Model:
-    """The model in a file, or in standard input; ``categories``: as `gpuqs.load` takes them, where there are any."""
+    """The model in a file, or in standard input; ``categories``: as for `gpuqs.load`, if there are any."""
     make = partial(gpuqs.load, categories=categories or None)
     return of_content(path, make) if str(path) == STDIN else make(path)
 
 
 def of_content(path: Path, make: Callable[[bytes], T]) -> T:
-    """What ``make`` makes of a model's bytes; what it says of them names the file, or standard input."""
+    """What ``make`` makes from a model's bytes; its errors name the file, or standard input."""
     is_stdin = str(path) == STDIN
     if is_stdin and sys.stdin is None:
         raise InputError("standard input is closed; give a file")

@@ -1,4 +1,4 @@
-"""The command as a process: its signals, and what it is started with as input, output and errors."""
+"""The command as a process: its signals and its standard streams."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gpuqs.streams import NamedOutput
 STDOUT: Final = "standard output"
 STDERR: Final = "standard error"
 
-#: Signals that ask a process to end; an exception lets it take its temporary files along.
+#: Signals that ask a process to end; they raise an exception, so that it removes its temporary files.
 _NAMES: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM")
 _STOPPING: Final = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
-#: Seconds after a signal in which others count as the same, so that they do not break the cleaning up.
+#: Seconds after a signal in which others count as the same, so that they do not interrupt the clean-up.
 _GRACE: Final = 1.0
-#: Seconds between repeats of a signal: it may come after Python has looked for one and before it waits for the
-#: system, and its exception may be swallowed; a repeat ends the wait, and has Python look again.
+#: Seconds between repeats of a signal. It may come after Python has checked for signals and before it blocks in a
+#: system call, and its exception may be swallowed; a repeat ends the call, and makes Python check again.
 _REPEAT: Final = 0.5
 
 
@@ -38,7 +38,7 @@ class StoppedError(BaseException):
 
 
 class _Stop:
-    """The signal that asked the process to end, kept lest whoever the handler interrupts swallow the exception."""
+    """The signal that asked the process to end, kept in case interrupted code swallows the handler's exception."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -58,13 +58,13 @@ class _Stop:
             if not repeating:  # nothing is left to clean up, and nobody to catch an exception
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
-        # A repeat leaves alone who handles the exception, and so cleans up.
+        # A repeat does not interrupt code that handles the exception: it is cleaning up.
         elif stopped_within(sys.exc_info()[1]) is None if repeating else now - self._last >= _GRACE:
             self._last = now
             raise StoppedError(self.number)
 
     def watch(self, signals: list[int]) -> None:
-        """Have a thread repeat the first of these signals that comes, to the main thread, till the process ends."""
+        """Start a thread that repeats the first of these signals to the main thread until the process ends."""
         came, told = os.pipe()
         os.set_blocking(told, False)
 
@@ -79,12 +79,12 @@ class _Stop:
 
         main = threading.get_ident()
         threading.Thread(target=repeat, daemon=True).start()
-        # Python writes a signal's number there at once, even while the main thread waits for the system.
+        # Python writes a signal's number there at once, even while the main thread is in a system call.
         signal.set_wakeup_fd(told, warn_on_full_buffer=False)
         os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # a child's signals are its own
 
     def unraisable(self, lost: sys.UnraisableHookArgs) -> None:
-        """Python's hook for what is raised where nothing can be, as in a callback of a weak reference."""
+        """Python's hook for exceptions that cannot propagate, such as in a weak reference's callback."""
         if isinstance(lost.exc_value, StoppedError):
             self._last = -_GRACE  # the next signal is no repeat
         else:
@@ -95,41 +95,41 @@ _stop = _Stop()
 
 
 def raise_if_stopped() -> None:
-    """Raise `StoppedError` where a signal's own was swallowed; long work calls it between its steps."""
+    """Raise `StoppedError` if a signal's own was swallowed; long work calls this between its steps."""
     if _stop.number is not None and not _stop.too_late:
         raise StoppedError(_stop.number)
 
 
 def hold_signals() -> None:
-    """Signals wait from now on, while a file is put in place, until `stop_no_more` or the end after an error."""
+    """Hold signals back while a file is put in place, until `stop_no_more`, or `release_signals` after an error."""
     _stop.held = True
 
 
 def release_signals() -> None:
-    """Wait no more: there was an error."""
+    """Hold signals back no longer: there was an error."""
     _stop.held = False
 
 
 def stop_no_more() -> None:
-    """From now on signals end the process as one that has done its work: its files are in place."""
+    """From now on signals end the process with status 0: its files are in place."""
     _stop.too_late = True
     if _stop.number is not None and _stop.held:
         os._exit(0)
 
 
 def stopped_within(error: BaseException | None) -> StoppedError | None:
-    """The signal that an exception comes from: what a handler raises, whoever it interrupts may wrap."""
+    """The `StoppedError` that an exception comes from, if any: interrupted code may have wrapped it."""
     while error is not None and not isinstance(error, StoppedError):
         error = error.__cause__ or error.__context__
     return error
 
 
 def as_process(command: Callable[[], None]) -> None:
-    """Run a command, in which signals that end a process raise `StoppedError`; after it, end the process by the signal.
+    """Run a command in which signals that end a process raise `StoppedError`; after it, end the process by the signal.
 
-    No context manager: a signal that comes while one is being left finds nobody who would catch the exception.
+    Not a context manager: if a signal came while one is being left, nobody would catch the exception.
     """
-    # What is ignored (SIGHUP under nohup) stays so.
+    # Ignored signals (SIGHUP under nohup) stay ignored.
     handled = [number for number in _STOPPING if signal.getsignal(number) not in (signal.SIG_IGN, None)]
     try:
         for number in handled:
@@ -137,7 +137,7 @@ def as_process(command: Callable[[], None]) -> None:
         sys.unraisablehook = _stop.unraisable
         _open_closed_ones()
         if hasattr(signal, "pthread_kill"):
-            with suppress(OSError, RuntimeError, MemoryError):  # of a process that may have no more files or threads
+            with suppress(OSError, RuntimeError, MemoryError):  # the process may be allowed no more files or threads
                 _stop.watch(handled)
         _name_streams()
         _forget_odd_sizes()
@@ -168,18 +168,18 @@ def end_by(number: int) -> None:
 
 
 def _open_closed_ones() -> None:
-    """Give closed standard descriptors something, lest the next file that is opened becomes one of them."""
+    """Open something on closed standard descriptors, so that no file that is opened later becomes one of them."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            # Writing to what is open for reading fails as writing to what is closed does.
+            # Writing to a descriptor open for reading fails like writing to a closed one.
             os.open(os.devnull, os.O_RDONLY if descriptor < 2 else os.O_WRONLY)
 
 
 def _name_streams() -> None:
-    """Have standard output and error wait for who reads them, their errors name them, and what their encoding lacks
-    written as an escape.
+    """Make standard output and error wait for their readers, name themselves in errors, and escape what their encoding
+    lacks.
     """
     sys.stdout = _named(1, STDOUT, sys.stdout, line_buffering=os.isatty(1))
     if sys.stderr is not None:  # it was open
@@ -193,7 +193,7 @@ def _named(descriptor: int, name: str, old: TextIO | None, *, line_buffering: bo
 
 
 def _forget_odd_sizes() -> None:
-    """Take a terminal of no columns, or of millions, for one of unknown size; rich takes it at its word."""
+    """Treat a terminal size of zero, or of millions, as unknown; rich would believe it."""
     for name in ("COLUMNS", "LINES"):
         size = os.environ.get(name, "")
         if len(size) > 5 or not size.strip("0"):

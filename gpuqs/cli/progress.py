@@ -11,7 +11,7 @@ from gpuqs.cli.process import raise_if_stopped
 
 @contextmanager
 def progress(what: str, shown: bool = True) -> Iterator[Callable[[int, int | None], None]]:
-    """Give what takes how much is done, and of how much (None where nobody knows); a signal may stop the work there."""
+    """Give a function to call with the work done and the total (None if unknown); a signal may stop the work there."""
     if not shown or sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: raise_if_stopped()
         return

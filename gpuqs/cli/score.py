@@ -30,7 +30,7 @@ _NDCG_AT = 10
 
 
 class _Ndcg:
-    """NDCG while it can be had; after the first obstacle, only the reason why not."""
+    """NDCG as long as it can be computed; after the first obstacle, only the reason why not."""
 
     def __init__(self) -> None:
         self._mean = NdcgMean(_NDCG_AT)
@@ -78,6 +78,7 @@ def score_file(
     n_threads: int | None,
     precision: Precision,
     output: Output,
+    num_iteration: int | None,
     **reading: Any,
 ) -> None:
     """Score ``data`` with the model; scores to ``out`` or standard output, the rest to standard error.
@@ -99,9 +100,11 @@ def score_file(
     loading = time.perf_counter() - began
     reading_began = time.perf_counter()
     other = 0.0
-    # A bar between lines of scores would be neither.
+    # A progress bar would mix with lines of scores.
     shown = out not in (None, STDOUT) or not sys.stdout.isatty()
-    with open_scores(out) as scores_out, progress(reader.path.name, shown) as advance:
+    options: dict[str, Any] = {"precision": precision, "num_iteration": num_iteration}
+    columns = "leaf" if output == "leaf" else "score"
+    with open_scores(out, columns) as scores_out, progress(reader.path.name, shown) as advance:
         for chunk in reader:
             arrived = time.perf_counter()
             if n_documents == 0:
@@ -111,14 +114,15 @@ def score_file(
                     ran, planned = explained.engine, explained.planned if n_threads is None else None
                 if engine == "auto" and model.plan is None:
                     engine = ran
-                model.warm_up(len(chunk.values), engine=engine, precision=precision)
+                model.warm_up(len(chunk.values), engine=engine, **options)
                 loading += time.perf_counter() - arrived
             start = time.perf_counter()
-            scores = model.predict(chunk.documents, output, engine=engine, n_threads=asked, precision=precision)
+            scores = model.predict(chunk.documents, output, engine=engine, n_threads=asked, **options)
             scoring += time.perf_counter() - start
             n_documents += len(scores)
             scores_out.write(scores)
-            ndcg.add(chunk, scores)
+            if output != "leaf":
+                ndcg.add(chunk, scores)
             advance(reader.done, reader.size)
             other += time.perf_counter() - arrived
         reading_took = time.perf_counter() - reading_began - other

@@ -1,4 +1,4 @@
-"""`gpuqs tune`: a model and documents to the model with a plan of how it is scored fastest here."""
+"""`gpuqs tune`: plan how a model is scored fastest on this machine, and save it with the plan."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from gpuqs.formats.native import check_target
 from gpuqs.readers.source import STDIN
 from gpuqs.tune import MOST_ROWS
 
-#: What a tuned model's file is called after the model's.
+#: Suffix of a tuned model's file, after the model's name.
 _SUFFIX = ".tuned.gpuqs"
 
 
 def output_of(model: Path) -> Path:
-    """Where the tuned model goes if nobody says where: a new file beside the model.
+    """Where the tuned model goes by default: a new file next to the model.
 
     Raises
     ------
     UsageError
-        There is such a file, or the model is standard input.
+        That file exists, or the model is standard input.
     """
     if str(model) == STDIN:
         raise click.UsageError("MODEL is standard input; say with -o where the tuned model goes")

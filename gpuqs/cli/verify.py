@@ -38,7 +38,7 @@ def verify_file(
     console: Console | None = None,
     **reading: Any,
 ) -> bool:
-    """Print the certificate of a model; whether everything agrees.
+    """Print the certificate of a model; return whether everything agrees.
 
     Parameters are those of the command; ``reading`` goes to `gpuqs.readers.open_documents`.
     """
@@ -59,7 +59,7 @@ def verify_file(
             for chunk in reader:
                 for start in range(0, len(chunk.values), _STEP):
                     part = chunk.values[start : start + _STEP]
-                    if chunk.table is None or check.model.forest.ctrs is None:  # else it takes categories alone
+                    if chunk.table is None or check.model.forest.ctrs is None:  # with CTRs, not by code
                         check.add(part if chunk.table is None else coded_rows(part), f"rows of {reader.path}", threads)
                 if chunk.table is not None and pandas is not None:
                     frame = given_frame(chunk.table, check.model.forest, pandas)

@@ -7,8 +7,9 @@ import shutil
 import sys
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -49,7 +50,7 @@ class TextWriter(ScoreWriter):
 class NpyWriter(ScoreWriter):
     """A ``.npy`` file; its header is written last, when the number of documents is known.
 
-    Where the file cannot be sought in, as a FIFO, everything waits till then in an unnamed temporary file.
+    If the file is not seekable, like a FIFO, everything is kept in an unnamed temporary file until then.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -85,14 +86,14 @@ class NpyWriter(ScoreWriter):
 
 
 class ParquetWriter(ScoreWriter):
-    """A Parquet file with the column ``score``, or ``score_0``, ``score_1``, ... of several outputs."""
+    """A Parquet file with a column ``name``, or ``name_0``, ``name_1``, ... for several outputs."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, name: str) -> None:
         try:
             import pyarrow  # noqa: F401
         except ModuleNotFoundError:
             raise InputError("writing Parquet needs pyarrow: pip install 'gpuqs[cli]'") from None
-        self._file = file
+        self._file, self._name = file, name
         self._writer: Any = None
 
     def write(self, scores: np.ndarray) -> None:
@@ -100,7 +101,7 @@ class ParquetWriter(ScoreWriter):
         from pyarrow import parquet
 
         columns = [scores] if scores.ndim == 1 else list(np.ascontiguousarray(scores.T))
-        names = ["score"] if scores.ndim == 1 else [f"score_{at}" for at in range(len(columns))]
+        names = [self._name] if scores.ndim == 1 else [f"{self._name}_{at}" for at in range(len(columns))]
         table = pyarrow.table(dict(zip(names, columns, strict=True)))
         if self._writer is None:
             self._writer = parquet.ParquetWriter(self._file, table.schema)
@@ -112,12 +113,12 @@ class ParquetWriter(ScoreWriter):
 
     def drop(self) -> None:
         if self._writer is not None:
-            self._writer.is_open = False  # lest it write the file's end when it is collected
+            self._writer.is_open = False  # so that it writes no footer when it is collected
 
 
 @contextmanager
-def open_scores(path: Path | None) -> Iterator[ScoreWriter]:
-    """A writer for ``path`` by its extension (text to standard output for None and "-").
+def open_scores(path: Path | None, name: str = "score") -> Iterator[ScoreWriter]:
+    """A writer for ``path`` by its extension (text to standard output for None and "-"); ``name``: of its columns.
 
     After an error a file is as it was: see `gpuqs.files.replacing`.
     """
@@ -126,7 +127,8 @@ def open_scores(path: Path | None) -> Iterator[ScoreWriter]:
         yield TextWriter(sys.stdout.buffer)
         sys.stdout.flush()
         return
-    kinds = {".npy": NpyWriter, ".parquet": ParquetWriter}
+    to_parquet = partial(ParquetWriter, name=name)
+    kinds: dict[str, Callable[[BinaryIO], ScoreWriter]] = {".npy": NpyWriter, ".parquet": to_parquet}
     try:
         with replacing(path) as file:
             writer = kinds.get(path.suffix.lower(), TextWriter)(file)

@@ -1,4 +1,4 @@
-"""Learning-to-rank documents that look like MSLR-WEB's, made up: same features, same labels.
+"""Made-up learning-to-rank documents that look like MSLR-WEB's: same features, same labels.
 
 Every document has a few hidden qualities, partly shared with its query. Each feature mixes them
 and bends the mix into its kind: zero-inflated counts, heavy tails, ratios, small integers. Labels
@@ -30,7 +30,7 @@ _Bend = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class _Kind:
-    """One feature kind; MSLR has it once per stream, or once."""
+    """One kind of feature; MSLR has it once per stream, or only once."""
 
     name: str
     bend: _Bend
@@ -83,7 +83,7 @@ _KINDS = (
 
 
 def mslr_feature_names() -> tuple[str, ...]:
-    """What the 136 features stand for, as "BM25, title"."""
+    """What the 136 features stand for, such as "BM25, title"."""
     return tuple(f"{kind.name}, {s}" if s else kind.name for kind in _KINDS for s in kind.streams)
 
 

@@ -49,7 +49,7 @@ class EngineRun:
     ndcg : float
         NDCG@10.
     difference : float
-        Largest difference of any score from `reference`'s; not zero is a defect.
+        Largest difference of any score from `reference`'s; any but zero is a defect.
     """
 
     engine: str
@@ -107,7 +107,7 @@ def save_demo(folder: Path, n_queries: int = N_QUERIES, seed: int = SEED) -> tup
     Raises
     ------
     InputError
-        One of them is there already.
+        One of them exists already.
     """
     folder.mkdir(parents=True, exist_ok=True)
     model, documents = folder / "model.txt", folder / "documents.svm"
@@ -115,7 +115,7 @@ def save_demo(folder: Path, n_queries: int = N_QUERIES, seed: int = SEED) -> tup
         if os.path.lexists(path):
             raise InputError(f"{path} exists already; give another folder, or remove it")
     X, y, qid = mslr_like(n_queries, seed)
-    with replacing(model) as of_model, replacing(documents) as file:  # neither is there before both are
+    with replacing(model) as of_model, replacing(documents) as file:  # neither appears before both are complete
         of_model.write(bundled_model_bytes())
         for row, label, query in zip(X.tolist(), y.tolist(), qid.tolist(), strict=True):
             pairs = " ".join(f"{at}:{value!r}" for at, value in enumerate(row) if value)

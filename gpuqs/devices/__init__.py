@@ -1,4 +1,4 @@
-"""What gpuqs runs on, and how code gets there."""
+"""The devices that gpuqs runs on, and how code gets onto them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["HOST", "Device", "GpuDevice", "find_device"]
 
 
 def find_device(device: Any) -> Device:
-    """The device of a name: "cpu", or as `cuda_device` takes it; a `Device` is given back.
+    """Return the device called "cpu" or any name that `cuda_device` accepts; a `Device` is returned as it is.
 
     Raises
     ------
@@ -23,6 +23,6 @@ def find_device(device: Any) -> Device:
     if hasattr(device, "kind"):
         found: Device = device
         return found
-    from gpuqs.devices.cuda import cuda_device  # here: a sixth of what is imported to score on the host
+    from gpuqs.devices.cuda import cuda_device  # here: it would be a sixth of the imports for the host
 
     return cuda_device(device)

@@ -1,4 +1,4 @@
-"""What a model, and what GPU engines need of a device; CuPy's is `gpuqs.devices.cuda.CudaDevice`."""
+"""The interface that models and GPU engines need from a device; `gpuqs.devices.cuda.CudaDevice` is the CuPy one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class DeviceAttributes:
-    """What a CUDA device offers; the fields of ``cudaDeviceProp`` of the same meaning.
+    """The properties of a CUDA device, as in the corresponding fields of ``cudaDeviceProp``.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class DeviceAttributes:
     shared_per_block : int
         Bytes that one thread block may have, after opting in.
     shared_reserved : int
-        Bytes that the system takes of each block's.
+        Bytes of each block's shared memory that the system reserves.
     l2_bytes : int
     """
 
@@ -43,12 +43,12 @@ class DeviceAttributes:
 
     @property
     def shared_granularity(self) -> int:
-        """Shared memory is given to blocks in multiples of so many bytes."""
+        """Shared memory is allocated to blocks in multiples of this number of bytes."""
         return 128 if self.compute_capability[0] >= 8 else 256
 
 
 class Kernel(Protocol):
-    """A kernel; called as a `cupy.RawKernel` is."""
+    """A kernel; called like a `cupy.RawKernel`."""
 
     max_dynamic_shared_size_bytes: int
 
@@ -64,53 +64,53 @@ class Stream(Protocol):
 
 
 class Device(Protocol):
-    """What scores: the host, or a GPU.
+    """A device that scores documents: the host, or a GPU.
 
     Attributes
     ----------
     kind : {"cpu", "cuda"}
-        Engines of the same `Engine.device` run here.
+        Engines whose `Engine.device` equals this run here.
     key : hashable
-        Tells devices apart.
+        Identifies the device.
     """
 
     kind: str
     key: Any
 
     def active(self) -> AbstractContextManager[Any]:
-        """Make it the device that the calls below, and launches, go to.
+        """Make this the device that the calls below, and kernel launches, go to.
 
-        While a GPU's current stream is captured, all memory that is allocated inside stays: the graph
-        uses it at every replay.
+        While a GPU's current stream is being captured, memory that is allocated inside is never freed: the
+        graph uses it at every replay.
         """
 
     def adopt(self, X: Any) -> Any:
-        """``X`` as an array of this device, without a copy; None where it is not device memory.
+        """``X`` as an array of this device, without a copy; None if it is not device memory.
 
         Raises
         ------
         InputError
-            It lies on another device.
+            ``X`` lies on another device.
         """
 
     def holds(self, array: Any) -> bool:
         """Whether an array lies in the device's memory."""
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Any:
-        """Uninitialised memory, given back for the current stream's later work once unreferenced."""
+        """Uninitialised memory; once unreferenced, later work on the current stream may reuse it."""
 
     def run(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> None:
         """Run ``fill(documents, out)`` here.
 
-        Where both lie on the host and this is a GPU, chunks are copied there and back, and ``out`` is filled when
-        this returns; else what ``fill`` does is queued, or done.
+        If both lie on the host and this is a GPU, chunks are copied there and back, and ``out`` is filled when this
+        returns. Otherwise the work of ``fill`` has been queued (on a GPU) or done (on the host).
         """
 
     def own_answer(self, X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Memory for an answer, of the library that ``X`` belongs to; None where `empty`'s serves it as well."""
+        """Memory for an answer, allocated by the library that ``X`` belongs to; None if memory of `empty` will do."""
 
     def answer_beside(self, X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """This device's memory for an answer that `hand_back` gives to the library of ``X``."""
+        """Memory of this device for an answer that `hand_back` will pass to the library of ``X``."""
 
     def hand_back(self, array: Any, X: Any) -> Any:
         """An array of this device as an array of the library that ``X`` belongs to, without a copy."""
@@ -125,8 +125,8 @@ class Device(Protocol):
 class GpuDevice(Device, Protocol):
     """One GPU: its memory, its kernels, its streams.
 
-    While the current stream is captured, whatever waits (`upload`, a kernel's first use, `lend_streams`,
-    `synchronize`) raises a DeviceError: a call is made once before it is captured.
+    While the current stream is being captured, operations that wait (`upload`, a kernel's first use, `lend_streams`,
+    `synchronize`) raise a DeviceError; so a call must be made once before it is captured.
 
     Attributes
     ----------
@@ -139,49 +139,50 @@ class GpuDevice(Device, Protocol):
     scratch_bytes: int
 
     def retain(self, used: Any) -> None:
-        """Keep ``used`` until `active` ends, what is queued being known then.
+        """Keep ``used`` alive until `active` ends, which notes the stream of the queued work.
 
-        For good if the current stream is being captured, as `active` does with memory.
+        If the current stream is being captured, keep it for good, as `active` does with memory.
         """
 
     def address(self, array: Any) -> int:
-        """Where the first element of an array of this device lies."""
+        """The address of the first element of an array of this device."""
 
     def upload(self, array: np.ndarray) -> Any:
         """A copy on the device, complete when this returns.
 
-        Its memory is another's when what was queued has read it: by calls that `retain` what keeps it.
+        Its memory is reused only after queued work has read it, if the calls that queued the work `retain` the
+        object that holds it.
         """
 
     def is_ready(self, X: Any) -> bool:
         """Whether a recorded call may run.
 
-        ``X``, for which `holds` is true, lies on this device, which is the current one, and nothing is captured, or
-        recorded in this thread.
+        True if ``X`` (for which `holds` must be true) lies on this device, this device is the current one, the
+        current stream is not being captured, and this thread is not recording a call.
         """
 
     def recorded(self, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> Callable[[Any, Any], bool] | None:
-        """Run ``fill(documents, out)``, which only launches kernels; gives what launches them again.
+        """Run ``fill(documents, out)``, which only launches kernels; return a function that repeats the launches.
 
-        That is with the same numbers, for other arrays of these types, shapes and strides; it gives False, and does
-        nothing, where its memory is not to be had at once. None where it would take too much memory. ``documents`` and
-        ``out`` share no memory.
+        The function launches with the same scalar arguments, for other arrays of the same types, shapes and strides;
+        it returns False, and does nothing, if its scratch memory cannot be allocated in one piece. None is returned
+        instead of it if it would need too much memory. ``documents`` and ``out`` must not share memory.
         """
 
     def kernel(self, file: str, name: str, registers: int) -> Kernel:
-        """The instantiation ``name`` of a kernel in ``file``; compiled at first use, or found on the disk.
+        """The instantiation ``name`` of a kernel in ``file``; compiled at first use, or read from the cache on disk.
 
-        ``registers``: most that a thread of it takes.
+        ``registers``: upper limit of registers per thread.
         """
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
-        """Host memory that the device can copy from and to while the CPU goes on."""
+        """Pinned host memory, which the device can copy from and to while the CPU goes on."""
 
     def lend_streams(self, n: int) -> AbstractContextManager[list[Stream]]:
-        """Streams of the caller's own for the length of a ``with`` block."""
+        """Streams for the caller's exclusive use during a ``with`` block."""
 
     def on(self, stream: Stream) -> AbstractContextManager[None]:
-        """Make a stream this thread's current one, and then the one before it again."""
+        """Make a stream this thread's current one, and restore the previous one afterwards."""
 
     def stage(self, name: str) -> AbstractContextManager[Any]:
         """A named range in a profiler's timeline."""

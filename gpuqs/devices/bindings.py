@@ -1,4 +1,4 @@
-"""cuda-python: its modules, and what its calls answer."""
+"""Access to cuda-python: its modules, and the results of its calls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def checked(result: tuple[Any, ...], what: str, mend: str = "look at nvidia-smi"
     Raises
     ------
     DeviceError
-        The call failed: says ``what`` could not be, its status, and ``mend``.
+        The call failed; the message holds ``what``, the status and ``mend``.
     """
     status, *values = result
     if status != 0:

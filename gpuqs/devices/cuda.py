@@ -1,6 +1,6 @@
 """CUDA devices through CuPy: memory, kernels, streams.
 
-This module imports without CuPy; `cuda_device` is where a missing package, driver or device is told.
+This module imports without CuPy; `cuda_device` reports a missing package, driver or device.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from gpuqs.devices.replay import Replay
 from gpuqs.errors import DeviceError, InputError
 from gpuqs.forks import Lock
 
-#: One launch's scratch may take a fourth of the memory that is free at first use ...
+#: One launch's scratch memory may take 1 / SCRATCH_SHARE of the memory that is free at first use ...
 SCRATCH_SHARE = 4
-#: ... and so many bytes at most.
+#: ... but no more than SCRATCH_BYTES.
 SCRATCH_BYTES = 2 << 30
-#: A call that is launched again may take so many: it takes as one piece what else is taken one after the other.
+#: Upper limit of a recorded call's scratch bytes: a replay allocates them all at once, not one array after another.
 RECORDED_BYTES = 512 << 20
 
-#: CUDA's error code (``cudaError_t``) where memory is short ...
+#: CUDA's error codes (``cudaError_t``): memory is short ...
 _OUT_OF_MEMORY = 2
-#: ... where the driver is too old, or there is none.
+#: ... the driver is too old, or there is none ...
 _INSUFFICIENT_DRIVER = 35
-#: And where the driver finds no device.
+#: ... the driver finds no device ...
 _NO_DEVICE = 100
-#: And where the default stream is asked something while a stream that waits for it is being captured.
+#: ... the default stream is queried while a stream that waits for it is being captured.
 _IMPLICIT_CAPTURE = 906
 
 
@@ -49,12 +49,12 @@ def cuda_device(device: int | str | None = None) -> CudaDevice:
     Parameters
     ----------
     device : int or str, optional
-        Its number, "cuda:1", or "cuda" (as None): CuPy's current one.
+        Its number, a name such as "cuda:1", or "cuda" (the same as None) for CuPy's current device.
 
     Raises
     ------
     DeviceError
-        CuPy, cuda-python, the driver or the device is missing; says which, and how to get it.
+        CuPy, cuda-python, the driver or the device is missing; the message says which, and how to get it.
     ValueError
         ``device`` is neither a number nor a name.
     """
@@ -75,7 +75,7 @@ _devices: dict[int, CudaDevice] = {}
 
 
 def _device(index: int) -> CudaDevice:
-    """The one object of a device, whichever thread asks first: programs and memory are its own."""
+    """The only object of a device, shared by all threads: it owns the device's kernels and memory."""
     return _devices.get(index) or _devices.setdefault(index, CudaDevice(index))
 
 
@@ -91,7 +91,7 @@ def _parse(device: int | str | None) -> int | None:
 
 def _import_cupy() -> Any:
     try:
-        # Where it is missing, each `import` would hold a lock: a child that is forked meanwhile would wait for ever.
+        # If it is missing, every `import` would take a lock, and a child forked meanwhile would wait for ever.
         if "cupy" not in sys.modules and find_spec("cupy") is None:
             raise ModuleNotFoundError("No module named 'cupy'")
         import cupy
@@ -128,7 +128,7 @@ def _count_devices(cupy: Any) -> int:
 
 
 def read_attribute(index: int, attribute: str) -> int:
-    """What a device says of itself; ``attribute`` as in CUDA's ``cudaDevAttr...``."""
+    """The value of a device's attribute; ``attribute`` is named as in CUDA's ``cudaDevAttr...``."""
     runtime = bindings("runtime")
     kind = getattr(runtime.cudaDeviceAttr, f"cudaDevAttr{attribute}")
     told = runtime.cudaDeviceGetAttribute(kind, index)
@@ -154,14 +154,14 @@ def _read_attributes(index: int, name: str) -> DeviceAttributes:
 
 
 class CudaKernel:
-    """A kernel that is loaded, as `gpuqs.devices.base.Kernel`.
+    """A loaded kernel; implements `gpuqs.devices.base.Kernel`.
 
     Parameters
     ----------
     name : str
     function : cupy.cuda.Function
     recorder : Recorder
-        Of its device.
+        The device's recorder.
     """
 
     def __init__(self, name: str, function: Any, recorder: Recorder) -> None:
@@ -177,16 +177,16 @@ class CudaKernel:
 
     @property
     def pointer(self) -> int:
-        """The kernel as a number that the driver knows."""
+        """The driver's handle of the kernel, as an integer."""
         return int(self._function.ptr)
 
     @property
     def handle(self) -> Any:
-        """The kernel as the driver's own type."""
+        """The kernel as cuda-python's ``CUfunction``."""
         return bindings("driver").CUfunction(self.pointer)
 
     def attribute(self, name: str) -> int:
-        """What the driver says of it; ``name`` as in CUDA's ``CU_FUNC_ATTRIBUTE_...``."""
+        """The value of a kernel's attribute; ``name`` as in CUDA's ``CU_FUNC_ATTRIBUTE_...``."""
         driver = bindings("driver")
         kind = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
         told = driver.cuFuncGetAttribute(kind, self.handle)
@@ -205,7 +205,7 @@ class CudaKernel:
 
 
 class _Entered(threading.local):
-    """What a thread has of a device: a context, and what was used since it entered `CudaDevice.active`."""
+    """A thread's state on a device: whether it has a context, and what it used since entering `CudaDevice.active`."""
 
     def __init__(self) -> None:
         self.has_context = False
@@ -213,7 +213,7 @@ class _Entered(threading.local):
 
 
 class CudaDevice:
-    """One GPU, as `gpuqs.devices.base.GpuDevice`; made by `cuda_device`."""
+    """One GPU; implements `gpuqs.devices.base.GpuDevice`. Made by `cuda_device`."""
 
     kind = "cuda"
 
@@ -263,7 +263,7 @@ class CudaDevice:
 
     @contextlib.contextmanager
     def on(self, stream: Any) -> Iterator[None]:
-        # `with stream:` would go back to the stream of the last `with`, not to one that a caller's `use` made current.
+        # `with stream:` would restore the stream of the enclosing `with`, not one that a caller's `use` made current.
         before = self._cupy.cuda.get_current_stream()
         stream.use()
         try:
@@ -272,7 +272,7 @@ class CudaDevice:
             before.use()
 
     def _allocate_for_good(self, n_bytes: int) -> Any:
-        """Memory of a graph's own: what a pool gives again may still be used by work that was queued before."""
+        """Memory that only a graph uses: what a pool hands out may still be in use by work that was queued before."""
         memory = self._outside_of_pool("a captured call", n_bytes)
         self._captured.append(memory)
         return memory
@@ -317,7 +317,7 @@ class CudaDevice:
             ) from error
 
     def _refuse_capture(self, what: str, mend: str = "make the same call once before the capture") -> None:
-        """CUDA allows nothing that waits while work is captured, and fails later and elsewhere if it happens."""
+        """Refuse an operation that waits while work is captured: CUDA forbids it, but fails later and elsewhere."""
         if self._is_capturing():
             raise DeviceError(f"{what} cannot be captured in a CUDA graph; {mend}")
 
@@ -352,7 +352,7 @@ class CudaDevice:
             self._refuse_capture(f"compiling {name}")
             code = self._compile(file, name, registers)
             module = self._load(code.cubin)
-            # Of threads that load it at once, one's stays: what is queued may be another's, and must not be unloaded.
+            # If threads load it at once, all use the first one: replacing it could unload what queued work uses.
             kernel = CudaKernel(name, module.get_function(code.symbol), self._recorder)
             found = self._kernels.setdefault((file, name), kernel)
         return found
@@ -372,7 +372,7 @@ class CudaDevice:
         return module
 
     def _compile(self, file: str, name: str, registers: int) -> MachineCode:
-        """The kernel's machine code: from the disk, or from NVRTC with options of our own (see `nvrtc`)."""
+        """The kernel's machine code: from the cache on disk, or from NVRTC with options of our own (see `nvrtc`)."""
         architecture = nvrtc.architecture(self.attributes.compute_capability)
         source = sources.source(file)
         options = sources.compile_options(architecture, registers)
@@ -392,7 +392,7 @@ class CudaDevice:
     @contextlib.contextmanager
     def lend_streams(self, n: int) -> Iterator[list[Any]]:
         self._refuse_capture("scoring documents of the host")
-        with self._lock.held():  # kept for the next call: CuPy's memory pool keeps memory by stream
+        with self._lock.held():  # reused by later calls, as CuPy's pool keeps memory per stream
             streams = [self._idle.pop() for _ in range(min(n, len(self._idle)))]
         streams += [self._cupy.cuda.Stream(non_blocking=True) for _ in range(n - len(streams))]
         try:
@@ -454,7 +454,7 @@ class CudaDevice:
             return False
         if self._recorder.recording is not None or self._is_capturing():
             return False
-        if not self._entered.has_context:  # the driver, which replays call, asks for one in each thread
+        if not self._entered.has_context:  # replays call the driver, which needs one in each thread
             cuda.Device(self.index).use()
             self._entered.has_context = True
         return True
@@ -475,7 +475,7 @@ class CudaDevice:
     def answer_beside(self, X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         if not foreign.reads_on(X) or self._is_capturing():
             return self.empty(shape, dtype)
-        # CUDA waits for the device before it takes memory back, where CuPy's pool would give it to the next call.
+        # Not from CuPy's pool, which would reuse freed memory in the next call; CUDA first waits for the device.
         library = partial(self._outside_of_pool, "an answer to JAX or Numba")
         with self._cupy.cuda.Device(self.index), self._cupy.cuda.using_allocator(library):
             return self.empty(shape, dtype)
@@ -487,7 +487,7 @@ class CudaDevice:
 
 
 def device_of(X: Any) -> CudaDevice:
-    """The device that an array for which `foreign.is_on_device` holds lies on.
+    """The device that an array lies on; `foreign.is_on_device` must hold for it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Arrays of other libraries in CUDA memory: told from host arrays, taken over, given back; nothing is copied."""
+"""Arrays of other libraries in CUDA memory: recognise and adopt them, and hand answers back; nothing is copied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DLPACK_CUDA = (2, 13)
 
 
 def is_on_device(X: Any) -> bool:
-    """Whether an array of any library lies in CUDA memory; CuPy need not be there."""
+    """Whether an array of any library lies in CUDA memory; works without CuPy."""
     if isinstance(X, np.ndarray):
         return False
     place = getattr(X, "__dlpack_device__", None)
@@ -24,14 +24,14 @@ def is_on_device(X: Any) -> bool:
 
 
 def adopt(cupy: Any, X: Any) -> Any:
-    """``X`` as CuPy's array; None where it lies on the host."""
+    """``X`` as a CuPy array; None if it lies on the host."""
     if isinstance(X, cupy.ndarray):
         return X
     if not is_on_device(X):
         return None
     try:
         return cupy.from_dlpack(X) if hasattr(X, "__dlpack__") else cupy.asarray(X)
-    except (BufferError, NotImplementedError, TypeError, ValueError) as error:  # of types that NumPy lacks
+    except (BufferError, NotImplementedError, TypeError, ValueError) as error:  # types that NumPy lacks
         kind = type(X)
         raise InputError(
             f"{kind.__module__}.{kind.__qualname__} is not taken over by CuPy: {str(error)[:300]}; "
@@ -39,13 +39,13 @@ def adopt(cupy: Any, X: Any) -> Any:
         ) from error
 
 
-#: Libraries whose arrays are given back as theirs, and CuPy; JAX's arrays are of classes of either name.
+#: CuPy and the libraries that get answers as their own arrays; JAX's array classes are in "jax" or in "jaxlib".
 _LIBRARIES = ("cupy", "torch", "numba", "jax", "jaxlib")
 
 
-@lru_cache(maxsize=64)  # a call asks several times
+@lru_cache(maxsize=64)  # called several times per call
 def _library_of(kind: type) -> str:
-    """The library of a class of arrays, or of one that it derives from; empty for others."""
+    """The library that an array class, or a base class of it, belongs to; empty for other libraries."""
     modules = (base.__module__.partition(".")[0] for base in kind.__mro__)
     return next((module for module in modules if module in _LIBRARIES), "")
 
@@ -61,17 +61,17 @@ def is_jax(X: Any) -> bool:
 
 
 def follows_streams(X: Any) -> bool:
-    """Whether the library's memory is given to later work of a stream; work with others' arrays is waited for."""
+    """Whether the library reuses memory in stream order; gpuqs waits for its work on arrays of other libraries."""
     return _library(X) in ("cupy", "torch")
 
 
 def reads_on(X: Any) -> bool:
-    """Whether the library may let go of an answer of CuPy's before its own streams have read it."""
+    """Whether the library may release an answer in CuPy's memory before its own streams have read it."""
     return is_jax(X) or _library(X) == "numba"
 
 
 def is_read_only(X: Any) -> bool:
-    """Whether an array says by CUDA's array interface that it is not to be written to."""
+    """Whether an array's CUDA array interface says that it is read-only."""
     interface = getattr(X, "__cuda_array_interface__", None)
     return interface is not None and bool(interface["data"][1])
 
@@ -82,16 +82,16 @@ def is_torch(X: Any) -> bool:
 
 
 def torch_memory(X: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """A tensor of PyTorch's, beside ``X``: memory of CuPy's would be taken again while PyTorch's stream reads it."""
+    """A PyTorch tensor on the device of ``X``: CuPy would reuse its memory while PyTorch's stream still reads it."""
     import torch
 
     return torch.empty(shape, dtype=getattr(torch, dtype.name), device=X.device)
 
 
 def hand_back(array: Any, X: Any) -> Any:
-    """CuPy's array as one of the library that ``X`` belongs to, if that is a known one.
+    """A CuPy array as an array of the library that ``X`` belongs to, if that is a known one.
 
-    What PyTorch does next follows what is queued here; the others' arrays are complete.
+    PyTorch orders its next work after what is queued here; arrays for JAX and Numba must be complete already.
     """
     if is_torch(X):
         import torch

@@ -1,4 +1,4 @@
-"""The host: its processor, and NumPy's arrays in its memory."""
+"""The host: its CPU, and NumPy arrays in its memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 
 class Host:
-    """The host as `gpuqs.devices.base.Device`; there is one, `HOST`."""
+    """The host; implements `gpuqs.devices.base.Device`. The only object is `HOST`."""
 
     kind = key = "cpu"
 

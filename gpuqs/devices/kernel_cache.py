@@ -1,7 +1,7 @@
-"""Compiled kernels kept on disk, one file each. A cache that is damaged or cannot be written is as good as none.
+"""Compiled kernels kept on disk, one file each. A cache that is damaged or cannot be written is ignored.
 
-A file is the SHA-256 of what follows, the kernel's symbol, a zero byte, the machine code. Its time of
-modification is that of its last use, to the day. Whoever writes a file deletes what is too old or too much.
+A file holds the SHA-256 of the rest, the kernel's symbol, a zero byte and the machine code. Its modification
+time is that of its last use, to the day. Each write also deletes files that are too old or exceed the cache's size.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from gpuqs.files import cache_folder, replacing
 
-#: Bytes that the cache may take: hundreds of models' kernels.
+#: Upper limit of the cache's bytes: enough for hundreds of models' kernels.
 MAX_BYTES = 64 << 20
 DAY = 24 * 60 * 60
-#: Seconds after its last use that a file goes.
+#: Seconds after its last use when a file is deleted.
 MAX_AGE = 180 * DAY
 
 
@@ -32,9 +32,9 @@ class MachineCode(NamedTuple):
 
 
 def cached(key: tuple[object, ...], compile_kernel: Callable[[], MachineCode]) -> MachineCode:
-    """The kernel that was kept under ``key``, else the one that ``compile_kernel`` gives, which is kept.
+    """The kernel cached under ``key``; if there is none, the one that ``compile_kernel`` returns, which is then cached.
 
-    ``key`` holds all that the machine code follows from, as values whose `repr` tells them apart.
+    ``key`` holds everything that determines the machine code, as values with a distinct `repr`.
     """
     home = cache_folder()
     if home is None:
@@ -57,7 +57,7 @@ def _read(path: Path) -> MachineCode | None:
     if data[:32] != sha256(data[32:]).digest():
         return None
     with suppress(OSError):
-        if time.time() - path.stat().st_mtime > DAY:  # not at each use: it is a write
+        if time.time() - path.stat().st_mtime > DAY:  # not at every use, as it is a write
             os.utime(path)
     symbol, _, cubin = data[32:].partition(b"\0")
     return MachineCode(symbol.decode(), cubin)
@@ -71,9 +71,9 @@ def _write(path: Path, code: MachineCode) -> None:
 
 
 def _evict(home: Path, keep: Path) -> None:
-    """Delete the files that were not used for long, and the longest unused until the others are few enough bytes.
+    """Delete files unused for MAX_AGE, then the least recently used ones until the rest fits into MAX_BYTES.
 
-    Other processes may do the same, or write, or read: a file that goes is compiled again where it is needed.
+    Other processes may evict, write or read at the same time: a kernel whose file is gone is compiled again.
     """
     now, found = time.time(), []
     for path in home.iterdir():

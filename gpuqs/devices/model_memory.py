@@ -1,10 +1,11 @@
-"""The memory of a device's models, which the work of any stream reads: given back when what is queued has read it.
+"""The device memory of models, which work on any stream may read: reused only after the queued work has read it.
 
-CuPy's pool gives memory to later work of the stream that it was taken on. Models' is taken on a stream of its own:
+CuPy's pool reuses freed memory for later work on the stream on which it was allocated. Memory of models is allocated on
+a stream of its own:
 
-    a model is copied: memory is taken, and copied to, on the models' stream, which the host then waits for
-    a call has queued its work: an event of its stream is recorded
-    memory goes back: the models' stream waits for the last event of each stream, and has it again after that
+    to upload a model: allocate and copy on the models' stream, and wait for it on the host
+    after a call has queued its work: record an event on the call's stream
+    to free memory: have the models' stream wait for each stream's last event; its later work may reuse the memory
 """
 
 from __future__ import annotations
@@ -18,32 +19,32 @@ from typing import Any
 
 from gpuqs.forks import Lock
 
-#: Most streams whose last event is kept; the models' stream waits for those that give way.
+#: Upper limit of streams whose last event is kept; the models' stream waits for events that are dropped.
 STREAMS = 64
-#: CUDA's ``CU_STREAM_PER_THREAD``: another stream in each thread.
+#: CUDA's ``CU_STREAM_PER_THREAD``: a different stream in each thread.
 PER_THREAD = 2
 
 
 class _Thread(threading.local):
-    """What stands for this thread; another's is another, though threads' numbers come again."""
+    """A key that identifies this thread for good; thread numbers are reused."""
 
     def __init__(self) -> None:
         self.key = object()
 
 
 class ModelMemory:
-    """What of a device's memory its models have; threads share it.
+    """The memory of a device's models; threads share this object.
 
-    Whoever queues work keeps what it reads until it has noted the stream.
+    Whoever queues work must keep what it reads alive until it has called `note` for the stream.
 
     Parameters
     ----------
     stream : cupy.cuda.Stream
-        The models' own, which waits for no other by itself.
+        The models' own stream, which does not wait for other streams by itself.
     make_event : callable
-        Makes an event, of the current device.
+        Makes an event of the current device.
     active : callable
-        Gives a context in which the device is the current one.
+        Returns a context manager that makes the device the current one.
 
     Attributes
     ----------
@@ -61,14 +62,14 @@ class ModelMemory:
         self._process = os.getpid()
 
     def note(self, stream: Any) -> None:
-        """This thread has queued, on ``stream``, work that reads models; the device is the current one."""
+        """Note that this thread has queued work on ``stream`` that reads models; the device must be the current one."""
         key = self._thread.key if stream.ptr == PER_THREAD else stream.ptr
         while True:
             last = self._last.get(key)
-            if last is None or last.stream is not stream:  # a stream that is gone may have had the number
+            if last is None or last.stream is not stream:  # the number may have been that of a stream that is gone
                 last = self._add(key, stream)
             last.event.record(stream)
-            if self._last.get(key) is last:  # else it gave way meanwhile, by what it said before
+            if self._last.get(key) is last:  # else it was dropped meanwhile, with the event as recorded before
                 return
 
     def _add(self, key: Any, stream: Any) -> _Last:
@@ -76,33 +77,33 @@ class ModelMemory:
             for other in [key, *list(self._last)[: max(0, len(self._last) - STREAMS + 1)]]:
                 last = self._last.get(other)
                 if last is not None:
-                    self._leaving.append(last)  # till it is waited for
-                    if self._last.get(other) is last:  # else a signal's handler has noted its stream, and made it go
-                        self._last.pop(other)  # first, so that it is recorded no more
+                    self._leaving.append(last)  # until it is waited for
+                    if self._last.get(other) is last:  # else a call of `note` in a signal handler has dropped it
+                        self._last.pop(other)  # first, so that it is not recorded again
                     self.stream.wait_event(last.event)
                     self._leaving.remove(last)
             return self._last.setdefault(key, _Last(self._make_event(), stream))
 
     def lend(self, memory: Any) -> Loan:
-        """Memory that was taken on the models' stream goes back when the loan that this gives goes."""
+        """Return a loan; when it is garbage-collected, ``memory``, allocated on the models' stream, is freed."""
         loan = Loan()
         weakref.finalize(loan, self._take_back, memory).atexit = False
         return loan
 
     def _take_back(self, memory: Any) -> None:
-        """Have the models' stream wait for what may still read ``memory``, which only the caller keeps."""
-        if os.getpid() == self._process:  # a child that was forked has no driver
+        """Have the models' stream wait for work that may still read ``memory``, which only the caller keeps alive."""
+        if os.getpid() == self._process:  # a forked child has no driver
             with self._active():
                 for last in (*self._last.values(), *self._leaving):
                     self.stream.wait_event(last.event)
 
 
 class _Last:
-    """The event that follows what was queued last on a stream, which is kept: another may have its number else."""
+    """The event after the last work queued on a stream; keeps the stream, as its number could be reused otherwise."""
 
     def __init__(self, event: Any, stream: Any) -> None:
         self.event, self.stream = event, stream
 
 
 class Loan:
-    """Is kept by what lies in lent memory."""
+    """Kept alive by the arrays in lent memory."""

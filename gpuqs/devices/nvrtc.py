@@ -1,6 +1,6 @@
-"""NVRTC through cuda-python: CUDA C++ to machine code, by the very options that are given. No GPU is needed.
+"""NVRTC through cuda-python: CUDA C++ to machine code, with exactly the given options. No GPU is needed.
 
-CuPy's own compiler appends ``-ftz=true``, so that kernels would take float32 denormals for zeros.
+CuPy's own compiler appends ``-ftz=true``, with which kernels would treat float32 denormals as zeros.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuqs.errors import DeviceError
 
 _MEND = "pip install --upgrade 'gpuqs[cuda13]' (or 'gpuqs[cuda12]' for an older driver or GPU)"
 
-#: Architectures of Jetsons' GPUs.
+#: Architectures of Jetson GPUs.
 _JETSONS = (72, 87, 101, 110)
 
 
@@ -39,7 +39,7 @@ def version() -> tuple[int, int]:
 
 @cache
 def architecture(capability: tuple[int, int]) -> int:
-    """The newest architecture that NVRTC compiles for and a device runs: 86 for compute capability (8, 6).
+    """The newest architecture that NVRTC compiles for and the device runs, such as 86 for compute capability (8, 6).
 
     Raises
     ------
@@ -49,7 +49,7 @@ def architecture(capability: tuple[int, int]) -> int:
     major, minor = capability
     own = ".".join(map(str, version()))
     known = checked(bindings("nvrtc").nvrtcGetSupportedArchs(), "NVRTC does not tell its architectures", _MEND)
-    # Machine code runs on devices of its major number and of its minor number or a later one; Jetsons' there alone.
+    # Machine code runs on devices with its major number and its or a later minor number; Jetson code only on its own.
     own_number = 10 * major + minor
     fitting = [number for number in known if number // 10 == major and number <= own_number]
     fitting = [number for number in fitting if number not in _JETSONS or number == own_number]
@@ -59,22 +59,22 @@ def architecture(capability: tuple[int, int]) -> int:
 
 
 class Program:
-    """A source, compiled; a context manager, which frees it.
+    """A compiled source; a context manager that frees it.
 
     Parameters
     ----------
     source : str
     file : str
-        What messages call it.
+        Its name in messages.
     names : sequence of str
         Kernels, template arguments included.
     options : sequence of str
-        All that NVRTC is given.
+        All options for NVRTC.
 
     Raises
     ------
     DeviceError
-        It does not compile; has the compiler's log.
+        It does not compile; the message has the compiler's log.
     """
 
     def __init__(self, source: str, file: str, names: Sequence[str], options: Sequence[str]) -> None:
@@ -103,12 +103,12 @@ class Program:
         self._nvrtc.nvrtcDestroyProgram(self._program)
 
     def symbol(self, name: str) -> str:
-        """What a kernel is called in the machine code."""
+        """A kernel's name in the machine code."""
         lowered: bytes = self._checked(self._nvrtc.nvrtcGetLoweredName(self._program, name.encode()))
         return lowered.decode()
 
     def read(self, what: str) -> bytes:
-        """What the compiler made: "CUBIN", "PTX" or "ProgramLog"."""
+        """One of the compiler's outputs: "CUBIN", "PTX" or "ProgramLog"."""
         size = self._checked(getattr(self._nvrtc, f"nvrtcGet{what}Size")(self._program))
         data = bytearray(size + 1)
         self._checked(getattr(self._nvrtc, f"nvrtcGet{what}")(self._program, data))

@@ -56,7 +56,7 @@ class _Lane:
 
 
 def run(device: GpuDevice, fill: Callable[[Any, Any], None], documents: Any, out: Any) -> None:
-    """Run ``fill(documents, out)`` on the device; both lie there, or both on the host.
+    """Run ``fill(documents, out)`` on the device; both arrays lie there, or both on the host.
 
     Parameters
     ----------

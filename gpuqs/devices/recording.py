@@ -1,9 +1,9 @@
-"""What a call launched, so that it can be launched again for other documents: with nothing but new addresses to say.
+"""Record a call's launches, so that they can be repeated for other documents by changing only addresses.
 
-    while a call is recorded: note each launch, and each array that is made
+    while a call is recorded: note each launch, and each array that is allocated
     foreach argument of each launch:
-        an array in the documents, the answer, or memory that was made: which of these, and how far into it
-        anything else (numbers, the model's arrays): as it is
+        an array in the documents, the answer or allocated memory: note which of these, and the offset in it
+        anything else (numbers, the model's arrays): note it as it is
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 
 from gpuqs.devices.extents import reach
 
-#: What moves from call to call: the documents, the answer, and the scratch memory, which is one piece.
+#: Memory whose address changes from call to call: the documents, the answer, and the scratch memory (one piece).
 DOCUMENTS, OUT, SCRATCH = range(3)
-#: Arrays in the scratch memory begin at multiples of so many bytes, as memory does that devices allocate.
+#: Alignment in bytes of arrays in the scratch memory, the same as that of memory which devices allocate.
 ALIGNED = 512
 
 
 class Moving(NamedTuple):
-    """An array of a launch that lies elsewhere in each call: in which memory, and how many bytes behind its begin."""
+    """An array argument whose address changes from call to call: the memory it lies in, and its byte offset there."""
 
     within: int
     offset: int
@@ -32,7 +32,7 @@ class Moving(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A launch; ``arguments`` are numbers of NumPy's, arrays that stay where they are, and `Moving` ones."""
+    """A launch; ``arguments`` are NumPy scalars, arrays that stay where they are, and `Moving` ones."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -42,31 +42,31 @@ class Launch(NamedTuple):
 
 
 class Recording:
-    """The launches of a call that is under way, and the arrays that it makes.
+    """The launches of a call that is under way, and the arrays that it allocates.
 
     Parameters
     ----------
     documents, out
-        Arrays of the device, that share no memory.
+        Arrays of the device that share no memory.
     address : callable
-        Gives where an array of the device begins.
+        Returns the address at which an array of the device begins.
     most_bytes : int
-        Of the arrays that are made, together: a call that makes more of them, one after the other, is not recorded.
+        Upper limit of the total size of allocated arrays; a call that allocates more is not recorded.
 
     Attributes
     ----------
     launches : list of Launch
     scratch_bytes : int
     whole : bool
-        Whether all was recorded.
+        Whether everything was recorded.
     """
 
     def __init__(self, documents: Any, out: Any, address: Callable[[Any], int], most_bytes: int) -> None:
         self._address, self._most_bytes = address, most_bytes
         self.launches: list[Launch] = []
-        # Documents last: what lies between their rows is not theirs.
+        # Documents last: other arrays may lie between their rows.
         self._memory = [(OUT, address(out), *reach(out)), (DOCUMENTS, address(documents), *reach(documents))]
-        self._made: list[Any] = []  # kept, or memory of one might come again as another's
+        self._made: list[Any] = []  # kept alive, or a later array might get an earlier one's memory
         self.scratch_bytes, self.whole = 0, True
 
     def made(self, array: Any) -> None:
@@ -99,7 +99,7 @@ class Recording:
 
 
 class Recorder(threading.local):
-    """The recording that is under way in this thread, if one is."""
+    """The recording that is under way in this thread, if any."""
 
     recording: Recording | None = None
 
@@ -109,7 +109,7 @@ class Recorder(threading.local):
             fill(documents, out)
 
     def paused(self) -> AbstractContextManager[None]:
-        """Record nothing inside: it is another call's, of a signal's handler or of what is collected."""
+        """Record nothing inside: the work is another call's, made by a signal handler or a garbage-collected object."""
         return self._instead(None)
 
     @contextmanager

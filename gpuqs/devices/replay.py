@@ -1,8 +1,8 @@
-"""Recorded launches on a CUDA device, made again: arguments packed once, several launches as one graph.
+"""Repeat recorded launches on a CUDA device: arguments are packed once, several launches become one graph.
 
-    foreach array that moves from call to call: its words <- its place in this call
+    foreach array whose address changes from call to call: its argument words <- its address in this call
     one launch: launch it
-    several: tell the graph of those whose words have changed; launch the graph
+    several: update the graph's launches whose argument words have changed; launch the graph
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuqs.devices.recording import Launch, Moving, Recording
 from gpuqs.errors import DeviceError
 from gpuqs.kept import keep_some
 
-#: Most streams whose arguments and graphs are kept.
+#: Upper limit of streams whose arguments and graphs are kept.
 STREAMS = 32
 #: CUDA's ``CU_STREAM_LEGACY``: the stream that CuPy calls 0, whatever cuda-python takes 0 for.
 LEGACY = 1
@@ -34,27 +34,28 @@ class Replay:
     cupy : module
     recording : Recording
     note : callable
-        Is told each stream that a call was queued on.
+        Called with each stream on which a call was queued.
     """
 
     def __init__(self, cupy: Any, recording: Recording, note: Callable[[Any], None]) -> None:
         self._cuda, self._scratch_bytes, self._note = cupy.cuda, recording.scratch_bytes, note
-        self._launches = recording.launches  # their arrays stay
+        self._launches = recording.launches  # which keep their arrays alive
         self._graphs = len(self._launches) > 1
         self._idle: dict[int, list[_Packed]] = {}
 
     def __call__(self, documents: Any, out: Any) -> bool:
         """Queue the call on the current stream, for documents and an answer of the recorded form.
 
-        False, and nothing is queued, where its memory is not to be had in one piece.
+        Returns False, and queues nothing, if its scratch memory cannot be allocated in one piece.
         """
         current = self._cuda.get_current_stream()
         stream = current.ptr
-        try:  # given back when this returns: to the stream, whose later work alone may have it
+        try:  # freed when this returns, but only later work on this stream can reuse it
             scratch = self._cuda.alloc(self._scratch_bytes) if self._scratch_bytes else None
         except MemoryError:
             return False
-        # One a thread, for the driver reads it while others write theirs; one a stream, for a graph waits for itself.
+        # One per thread, as the driver reads it while other threads write theirs; one per stream, as launches of one
+        # graph wait for each other.
         idle = self._of_stream(stream)
         try:
             packed = idle.pop()
@@ -64,7 +65,7 @@ class Replay:
         if self._graphs and packed.graph is None:
             try:
                 packed.graph, changed = _Graph(packed), set()
-            except DeviceError:  # what cannot be a graph here can still be launched
+            except DeviceError:  # launches that cannot become a graph here can still be made
                 self._graphs = False
         try:
             if self._graphs and packed.graph is not None:
@@ -78,13 +79,13 @@ class Replay:
         return True
 
     def _of_stream(self, stream: int) -> list[_Packed]:
-        """What nobody uses now of what a stream has used: as many as threads that used it at once."""
+        """A stream's packed launches that no thread uses now: one for each thread that has used the stream at once."""
         idle = self._idle.get(stream)
         return keep_some(self._idle, stream, [], STREAMS) if idle is None else idle
 
 
 class _Packed:
-    """Launches as the driver takes them: each argument in a word of its own, and where all these words lie."""
+    """Launches in the driver's form: one 64-bit word per argument, and the addresses of these words."""
 
     def __init__(self, launches: list[Launch]) -> None:
         n = sum(len(launch.arguments) for launch in launches)
@@ -110,7 +111,7 @@ class _Packed:
                 at += 1
 
     def move(self, *begins: int) -> set[int]:
-        """Say where the documents, the answer and the scratch memory begin; gives the launches that this changes."""
+        """Set where the documents, the answer and the scratch memory begin; return the launches that this changes."""
         words, changed = self._words, set()
         for at, within, offset, index in self._moving:
             place = begins[within] + offset
@@ -121,7 +122,7 @@ class _Packed:
 
 
 class _Graph:
-    """Launches, one after the other, as one graph that is launched at once; made of what they are told now."""
+    """Consecutive launches as one graph, which is launched at once; made with their current arguments."""
 
     def __init__(self, packed: _Packed) -> None:
         self._driver = driver = bindings("driver")
@@ -136,11 +137,11 @@ class _Graph:
             added = driver.cuGraphAddKernelNode(graph, before, len(before or ()), node)
             self._nodes.append((checked(added, "a launch does not become part of a graph"), node))
         self._made = checked(driver.cuGraphInstantiate(graph, 0), "the driver does not make a graph ready")
-        # What is under way is completed first, says the driver's manual.
+        # The driver's manual says that work under way is completed first.
         weakref.finalize(self, _give_back, driver.cuGraphExecDestroy, self._made, os.getpid()).atexit = False
 
     def launch(self, changed: set[int], stream: int) -> None:
-        """Queue all launches; ``changed``: those whose arguments are others than in the launch before."""
+        """Queue all launches; ``changed``: those whose arguments differ from the previous launch of the graph."""
         driver = self._driver
         for index in changed:
             told = driver.cuGraphExecKernelNodeSetParams(self._made, *self._nodes[index])
@@ -149,6 +150,6 @@ class _Graph:
 
 
 def _give_back(destroy: Callable[[Any], Any], what: Any, process: int) -> None:
-    """Destroy what is this process's own; a child that was forked has no driver."""
+    """Destroy an object if this process made it; a forked child has no driver."""
     if os.getpid() == process:
         destroy(what)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def source_folder() -> Traversable:
-    """The folder of the .cu files: in the installed package, or beside it in a checkout."""
+    """The folder of the .cu files: in the installed package, or next to it in a checkout."""
     package = files("gpuqs")
     installed = package / "cuda"
     return installed if installed.is_dir() else package / ".." / "cuda"
@@ -20,7 +20,7 @@ def source_folder() -> Traversable:
 
 @cache
 def source(file: str) -> str:
-    """The text of a .cu file with its own headers put in, so that caches keyed by it see every change."""
+    """The source of a .cu file with gpuqs's own headers inlined, so that caches keyed by it see every change."""
     seen: set[str] = set()
 
     def expand(name: str) -> str:
@@ -34,7 +34,7 @@ def source(file: str) -> str:
 
 
 def compile_options(architecture: int, registers: int) -> tuple[str, ...]:
-    """All of NVRTC's options for kernels of so many registers a thread, for ``architecture`` as 86.
+    """All of NVRTC's options: ``registers`` is the upper limit per thread, ``architecture`` a number such as 86.
 
     With --fmad=true, sums would differ in the last bit from the CPU's; with --ftz=true, float32 denormals would be
     zeros; without --prec-div=true, averages of float32 would differ.

@@ -1,4 +1,4 @@
-"""The engines by name, in the order in which "auto" prefers them; what a build may leave out."""
+"""The engines by name, in the order in which "auto" prefers them, and those that a build may leave out."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _WITHOUT = (
 )
 
 ENGINES: dict[str, Engine] = {e.name: e for e in _ALL if QUICKSCORER or not isinstance(e, _OF_QUICKSCORER)}
-#: What errors add where somebody asks for an engine that this build lacks, by its name.
+#: By engine name: what error messages add if the user asks for an engine that this build lacks.
 LEFT_OUT: dict[str, str] = {e.name: f": {_WITHOUT}" for e in _ALL if e.name not in ENGINES}
 
-#: The engine whose documents can be coded beforehand.
+#: The engine whose documents can be coded ahead of a call.
 BITSLICE = Bitslice.name
 
 

@@ -1,4 +1,4 @@
-"""The interface behind which every engine stands."""
+"""The interface that every engine implements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuqs.layout.ranks import RankTables
 from gpuqs.links import to_raw, to_values
 from gpuqs.outputs import class_labels, class_numbers, values_of_leaves
 
-#: Microseconds of a call before any document is scored.
+#: Fixed cost of a call, in microseconds, before any document is scored.
 CALL = 1.0
 
 
@@ -29,7 +29,7 @@ class Program:
     Parameters
     ----------
     values : LeafValues
-        What the leaves add up to; `LeafValues.finish` turns sums into scores.
+        The leaf values that are summed; `LeafValues.finish` turns sums into scores.
     """
 
     values: LeafValues
@@ -38,7 +38,7 @@ class Program:
 class Engine(ABC):
     """One way to find exit leaves and add their values up.
 
-    Documents and what is filled lie where the program runs: NumPy's arrays for engines of the CPU.
+    Documents and outputs lie where the program runs: NumPy arrays for CPU engines.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class Engine(ABC):
     device : {"cpu", "cuda"}
         The kind of `gpuqs.devices.base.Device` that it runs on.
     summary : str
-        One line for people.
+        One-line description.
     parameters : tuple of Parameter
         What may be tuned; no value changes a score.
     own_sums : bool
-        Its exact sums may have other bits than the others': no plan may choose it.
+        Its exact sums may differ in some bits from other engines' sums, so no plan may choose it.
     """
 
     name: ClassVar[str]
@@ -66,23 +66,23 @@ class Engine(ABC):
 
     @abstractmethod
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float | None:
-        """Predicted microseconds to score so many documents, on the CPU with one thread.
+        """Predicted microseconds to score ``n_documents`` documents, on the CPU with one thread.
 
-        None where the engine is taken only if it is asked for, or if no other runs the forest. ``machine`` is as of
+        None if the engine is used only on request, or only when no other engine can run the forest. ``machine``: see
         `prepare`.
 
-        They are those of calls that find everything in the caches; `cold` says what the others take more. The figures
-        are those of a core of a Zen 5, with every instruction set: sixteen forests of LightGBM, XGBoost and CatBoost,
+        This is the cost of calls that find everything in the caches; `cold` gives what other calls add. The figures
+        were measured on one Zen 5 core with every instruction set: sixteen forests of LightGBM, XGBoost and CatBoost,
         100 to 1,000 trees of 8 to 256 leaves on 28 to 700 columns, calls of 1 to 1,000 documents. Other processors
-        scale them much alike, which is all that a choice between engines needs.
+        scale them about equally, which is all that a choice between engines needs.
         """
 
     def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
-        """Predicted microseconds more where other work has emptied the caches: a call reads its program once."""
+        """Predicted extra microseconds if other work has emptied the caches, and a call has to read its program."""
         return 0.0
 
     def tree_shares(self, forest: Forest, n_documents: int) -> int:
-        """Shares of the trees that threads may take where documents are too few to be shared out; 1: they may not."""
+        """Most parts into which threads may split the trees if documents are too few to split; 1: no split."""
         return 1
 
     @abstractmethod
@@ -103,11 +103,11 @@ class Engine(ABC):
         forest : Forest
         precision : {"exact", "fast"}
         ranks : callable, optional
-            Gives the tables by which documents are ranked; by default the engine makes them of the forest.
+            Returns the tables that rank documents; by default the engine builds them from the forest.
         device : Device, optional
-            Where the program will run; engines of the CPU know without.
+            Where the program will run; CPU engines do not need it.
         machine : Machine, optional
-            What engines of the CPU make it for; by default what `gpuqs.cpu_fallback.machine` gives.
+            What CPU engines lay the forest out for; by default `gpuqs.cpu_fallback.machine()`.
         params : mapping of str to int, optional
             Values of `parameters`; those left out have their defaults.
 
@@ -136,15 +136,15 @@ class Engine(ABC):
         """Fill ``out`` (int32 [D, T], C order) with the source library's exit leaf numbers."""
 
     def per_tree(self, program: Program, forest: Forest, documents: Any, out: Any, n_threads: int = 1) -> None:
-        """Fill ``out`` ([D, T], or [D, T, width] of vector leaves) with the exit leaves' values, tree by tree."""
+        """Fill ``out`` ([D, T], or [D, T, width] for vector leaves) with the exit leaves' values, tree by tree."""
         leaves = np.empty((len(out), forest.n_trees), np.int32)
         self.leaves(program, documents, leaves, n_threads)
         values_of_leaves(forest, leaves, out)
 
-    # -- from sums to outputs: the CPU's here, other devices' where an engine runs there ----------
+    # -- from sums to outputs, on the CPU; engines of other devices override these ----------------
 
     def finish(self, program: Program, sums: Any, scores: Any, add_last: Any = None) -> None:
-        """Fill ``scores`` ([D, K], of `LeafValues.score_dtype`; may be ``sums``) as `LeafValues.finish` says."""
+        """Fill ``scores`` ([D, K], of `LeafValues.score_dtype`; may be ``sums``) as `LeafValues.finish` does."""
         finished = program.values.finish(sums, add_last)
         if finished is not scores:
             scores[...] = finished
@@ -152,7 +152,7 @@ class Engine(ABC):
     def link(
         self, program: Program, forest: Forest, scores: Any, out: Any, output: str, n_threads: int = 1
     ) -> None:
-        """Fill ``out`` ([D, K] or, of "argmax", [D, 1]; may be ``scores``) with the output "value" or "raw"."""
+        """Fill ``out`` ([D, K] or, for "argmax", [D, 1]; may be ``scores``) with the output "value" or "raw"."""
         n_trees = len(program.values.trees)
         if output == "value":
             values = to_values(forest, scores, n_trees, out=out, n_threads=n_threads)
@@ -162,5 +162,5 @@ class Engine(ABC):
             out[...] = values
 
     def classify(self, program: Program, forest: Forest, scores: Any, out: Any) -> None:
-        """Fill ``out`` ([D], or [D, K] of multi-label models) with class labels."""
+        """Fill ``out`` ([D], or [D, K] for multi-label models) with class labels."""
         out[...] = class_labels(forest)[class_numbers(forest, scores, len(program.values.trees))]

@@ -28,12 +28,12 @@ from gpuqs.layout.oblivious import is_oblivious, n_levels
 from gpuqs.layout.programs import MAX_LEAVES
 from gpuqs.layout.ranks import RankTables, count_tests
 
-#: Documents that are coded together, of calls with so many or fewer (`rank_block`).
+#: Numbers of documents that are coded together (`rank_block`): the smallest that holds a whole call, or the largest.
 CODED_TOGETHER = (16, 32, 64, 128)
-#: Nodes of a superblock by default.
+#: Default number of nodes of a superblock.
 MAX_NODES = 65_000
-#: Most columns of vectors that are looked up in tables, by the values' type, without registers of 64 bytes and with
-#: them: of more, adding whole vectors takes less (an AMD EPYC, Zen 4: 1 to 16 columns).
+#: Widest leaf vectors, in columns, that are looked up in tables, by whether registers have 64 bytes and by the values'
+#: type. Wider vectors are added whole, which is faster (measured on an AMD EPYC, Zen 4: 1 to 16 columns).
 MOST_TABLE_COLUMNS: Final = {False: {"f8": 1, "f4": 3, "i4": 1 << 30}, True: {"f8": 3, "f4": 11, "i4": 1 << 30}}
 
 
@@ -44,37 +44,37 @@ class Bitslice(CpuEngine):
     summary: ClassVar[str] = "bit-sliced: one bit per document, a boolean program per tree"
 
     parameters: ClassVar[tuple[Parameter, ...]] = (
-        # Their words fit an L2 cache of 1 MiB at 64 bytes a word, beside the programs.
+        # The words of this many tests, of 64 bytes each, fit an L2 cache of 1 MiB along with the programs.
         Parameter("max_predicates", "distinct tests of a superblock", 12_000, 1, MAX_PREDICATES),
-        # Decoding some of them twice would cost more than what overflows.
+        # Decoding some tests twice, in two superblocks, would cost more than overflowing the cache.
         Parameter("one_superblock", "so few distinct tests make one superblock", 20_000, 0, MAX_PREDICATES),
-        # Programs and leaf values of so many stay in the L3 cache while other documents run.
+        # Programs and leaf values of this many nodes stay in the L3 cache while further documents run.
         Parameter("max_nodes", "nodes of a superblock", MAX_NODES, 1, 1 << 30),
         Parameter("word", "documents of a word, as far as the instruction set has such words", 512, 128, 512),
         Parameter("together", "words of documents that pass a superblock together, as far as they fit", 32, 1, 1024),
         Parameter("compiled", "1: tree programs become machine code, where they can; 0: not", 1, 0, 1),
     )
 
-    #: Nanoseconds per node and word of so many documents: interpreted programs (False), compiled ones (True).
+    #: Nanoseconds per node and word, by the documents of a word: interpreted programs (False), compiled ones (True).
     word_costs: ClassVar[dict[bool, dict[int, float]]] = {
         False: {128: 1.5, 256: 1.8, 512: 2.3},
         True: {128: 0.95, 256: 1.45, 512: 1.6},
     }
-    #: The same per tree, half of it for oblivious trees, which have no programs; and per level of these.
+    #: The same per tree (half of it for oblivious trees, which have no programs), and per level of oblivious trees.
     tree_costs: ClassVar[dict[int, float]] = {128: 8.0, 256: 17.0, 512: 31.0}
     level_costs: ClassVar[dict[int, float]] = {128: 2.5, 256: 3.8, 512: 6.0}
-    #: Per distinct test and word, of those beyond a share of the nodes, where trees are too large for tables: each such
-    #: test is decoded for a node or two (an AMD EPYC, Zen 4: six forests of scikit-learn, one of XGBoost).
+    #: Nanoseconds per word and decoded test, for tests in excess of `usual_tests` per node, if trees are too large for
+    #: tables: such a test serves only a node or two (an AMD EPYC, Zen 4: six forests of scikit-learn, one of XGBoost).
     rare_test: ClassVar[float] = 1.8
     usual_tests: ClassVar[float] = 0.5
-    #: Per tree and place of a document, where leaf values are read one by one.
+    #: Nanoseconds per tree and place of a document in a word, if leaf values are read one by one.
     value: ClassVar[float] = 0.24
-    #: Per column, for each run of documents that are coded together, and for each place in it: without registers of 32
-    #: bytes or more, and with them (False, True).
+    #: Nanoseconds per column: for each run of documents that are coded together, and for each place in a run, by
+    #: whether registers have 32 bytes or more.
     column: ClassVar[float] = 12.0
     place: ClassVar[dict[bool, float]] = {False: 2.5, True: 0.25}
-    #: Per column and place, for each bit of a rank beyond `shallow`, where trees are too large for tables: without
-    #: registers of 64 bytes, and with them (False, True; an AMD EPYC, Zen 4: ranks of 1 to 14 bits).
+    #: Nanoseconds per column and place for each bit of a rank beyond `shallow`, if trees are too large for tables, by
+    #: whether registers have 64 bytes (an AMD EPYC, Zen 4: ranks of 1 to 14 bits).
     deep_bit: ClassVar[dict[bool, float]] = {False: 0.33, True: 0.05}
     shallow: ClassVar[int] = 5
     #: Nanoseconds per category set and 64 documents.
@@ -84,7 +84,7 @@ class Bitslice(CpuEngine):
     cold_tree: ClassVar[float] = 6.0
     cold_column: ClassVar[float] = 20.0
     cold_value: ClassVar[float] = 0.0
-    #: Per leaf of trees too large for tables, and per line of them, which a document reads one of in each tree.
+    #: Nanoseconds of `cold` for leaves of trees too large for tables: per leaf, or, if less, per document and tree.
     cold_leaf: ClassVar[float] = 0.67
     cold_line: ClassVar[float] = 6.4
 
@@ -115,7 +115,7 @@ class Bitslice(CpuEngine):
         return CALL + (words + coding) * 1e-3 + category_cost(forest, -(-n_documents // 64), self.category_set)
 
     def _decoded(self, forest: Forest) -> float:
-        """About so many tests are decoded for a word: those of each superblock, as if nodes drew theirs by chance."""
+        """About how many tests a word decodes in all superblocks, as if each node had drawn its test at random."""
         n_tests = count_tests(forest)
         if n_tests <= self._default("one_superblock"):
             return n_tests
@@ -125,7 +125,7 @@ class Bitslice(CpuEngine):
     def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         leaves = len(forest.leaf_value) if forest.n_leaves > TABLE_LEAVES else 0
         of_leaves = min(leaves * self.cold_leaf, n_documents * forest.n_trees * self.cold_line)
-        if is_oblivious(forest):  # a test a level
+        if is_oblivious(forest):  # one test per level
             of_leaves -= (forest.n_nodes - int(n_levels(forest).sum())) * self.cold_node
         return super().cold(forest, n_documents, machine) + of_leaves * 1e-3
 
@@ -166,7 +166,7 @@ def _has_tables(forest: Forest, isa: str) -> bool:
 
 
 def _part_bytes(forest: Forest, isa: str, of_values: np.dtype) -> int:
-    """Bytes of the parts into which tables cut leaf values; 0: there are none."""
+    """Bytes of each part into which tables cut a leaf value; 0: there are no tables."""
     registers_of_64 = cpu_fallback.instruction_set(isa).widest_word == 512
     most_columns = MOST_TABLE_COLUMNS[registers_of_64][of_values.str[1:]]
     if forest.has_linear_leaves or forest.leaf_value.shape[1] > most_columns:

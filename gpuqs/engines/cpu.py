@@ -1,4 +1,4 @@
-"""The compiled CPU engines' common part: the way from a forest to a bound scorer, calls into it, costs."""
+"""What the compiled CPU engines share: the way from a forest to a bound scorer, calls into it, costs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafValues, leaf_values
 from gpuqs.layout.ranks import RankTables, build_ranks
 
-#: Nanoseconds per category set and document, where each becomes a value.
+#: Nanoseconds per category set and document to turn a category into the column's value.
 CATEGORY_SET = 0.5
-#: Nanoseconds per category set, where an engine goes through documents by column.
+#: Nanoseconds per category set and call, if an engine goes through documents column by column.
 CATEGORY_COLUMN = 10.0
-#: So many documents read about all cache lines of a tree's leaf values, eight a line: more of them read no new ones. Of
-#: trees of more than 64 leaves, as many as these have lines.
+#: About this many documents read all cache lines of a tree's leaf values, at eight values per line; further ones read
+#: no new lines. For trees with more than 64 leaves, it is the number of lines instead.
 LEAVES_READ = 8
-#: So many documents wait for their rows to come from memory: the rows of more are asked for meanwhile.
+#: Only this many documents wait for their rows to come from memory: later rows are prefetched meanwhile.
 VALUES_READ = 128
-#: Most values of documents that a thread holds (16 MiB of float64).
+#: Upper limit of document values that a thread holds (16 MiB of float64).
 MAX_VALUES = 1 << 21
 
 
@@ -40,9 +40,9 @@ class CpuProgram(Program):
     bound: cpu_fallback.Values
 
     def of_trees(self, trees: slice, base_score: np.ndarray) -> CpuProgram:
-        """A program with exact sums for a range of the trees alone, which shares all that there is.
+        """A program with exact sums for only a range of the trees, which shares all of this program's data.
 
-        It gives the bits of one of `Forest.select`. ``trees``: from a number to one that is no smaller.
+        Its sums have the same bits as those of `Forest.select`. ``trees`` has a start, and a stop that is not less.
         """
         values = self.values.of_trees(trees, base_score)
         return CpuProgram(values, self.scorer, self.bound.of_trees(values))
@@ -51,8 +51,9 @@ class CpuProgram(Program):
 class CpuEngine(Engine):
     """An engine whose program is a `CpuProgram`."""
 
-    #: Microseconds of `cold`; nanoseconds per node, per tree, per tree and document (up to `LEAVES_READ`), per column,
-    #: and per column and document: 64 MB of other memory read between the calls that `cost` tells of.
+    #: Parts of `cold`: microseconds per call; nanoseconds per node, per tree, per tree and document (up to
+    #: `LEAVES_READ`), per column, and per column and document (up to `VALUES_READ`). Measured with the same calls as
+    #: `cost`, but with 64 MB of other memory read between them.
     cold_call: ClassVar[float] = 12.0
     cold_node: ClassVar[float] = 0.73
     cold_tree: ClassVar[float] = 0.0
@@ -68,14 +69,14 @@ class CpuEngine(Engine):
     def _lay_out(
         self, forest: Forest, ranks: Callable[[], RankTables], settings: dict[str, int], machine: Machine
     ) -> Any:
-        """The forest as the engine's kernels read it on a machine; has `LeafRanges.position` as ``position``.
+        """The forest as the engine's kernels read it on a machine; ``position`` is as in `LeafRanges`.
 
         ``settings`` has a value for each of the engine's parameters.
         """
 
     @abstractmethod
     def _bind(self, forest: Forest, layout: Any, settings: dict[str, int], **common: Any) -> Any:
-        """The layout bound to C++; ``common`` is for every scorer."""
+        """The layout bound to C++; ``common``: arguments that every scorer has."""
 
     def _bind_values(
         self, forest: Forest, layout: Any, values: LeafValues, isa: str
@@ -116,9 +117,9 @@ class CpuEngine(Engine):
 
 
 def fitting(wanted: int, default: int, values_each: int) -> int:
-    """Documents of a block: so many as wanted, as far as what a thread holds of them is of a bounded size.
+    """Documents of a block: ``wanted``, or fewer if a thread would hold more than `MAX_VALUES` values.
 
-    ``values_each``: numbers that each document takes; as many documents as by default are always held.
+    ``values_each``: values per document. ``default``: this many documents are allowed in any case.
     """
     return min(wanted, max(default, MAX_VALUES // max(values_each, 1)))
 
@@ -129,19 +130,22 @@ def kilonodes(forest: Forest) -> float:
 
 
 def microseconds(forest: Forest, *, node: float = 0.0, tree: float = 0.0, column: float = 0.0) -> float:
-    """What so many nanoseconds per node, per tree and per column that is tested take."""
+    """Microseconds for a forest, given nanoseconds per node, per tree and per tested column."""
     return kilonodes(forest) * node + (forest.n_trees * tree + len(forest.tested) * column) * 1e-3
 
 
 def cold_reads(
     forest: Forest, n_documents: int, node: float, tree: tuple[float, float], column: tuple[float, float]
 ) -> float:
-    """What reading nodes takes, and trees and columns: of each a part once, another for each of the first documents."""
+    """Microseconds for reading nodes, trees and columns from memory.
+
+    ``node``: nanoseconds per node; ``tree``, ``column``: once for each, and again for each of the first documents.
+    """
     of_tree = tree[0] + tree[1] * min(n_documents, max(LEAVES_READ, forest.n_leaves // LEAVES_READ))
     of_column = column[0] + column[1] * min(n_documents, VALUES_READ)
     return microseconds(forest, node=node, tree=of_tree, column=of_column)
 
 
 def category_cost(forest: Forest, n: int, each: float = CATEGORY_SET, once: float = 0.0) -> float:
-    """Microseconds that category sets take, at ``each`` nanoseconds per set and document, or ``n`` other things."""
+    """Microseconds of category sets: each takes ``once`` nanoseconds, and ``each`` for ``n`` documents or runs."""
     return forest.n_category_sets * (n * each + once) * 1e-3

@@ -1,4 +1,4 @@
-"""Walks over a forest's own arrays: a program made in a moment, for a call that comes before the forest is laid out."""
+"""Walks over a forest's own arrays: a program that is quick to make, for a call before the forest is laid out."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import leaf_values
 
-#: Of larger forests, the call after the first would take long: it lays them out.
+#: Upper limit of the nodes of a forest walked this way: the second call lays it out, and must not take too long.
 MOST_NODES: Final = 1 << 14
-#: Nanoseconds of a node or leaf that a document visits; of laying a forest out, in any case and for each node (an AMD
-#: EPYC, Zen 4: 1 to 100 trees of 31 leaves).
+#: Nanoseconds per node or leaf that a document visits; for laying a forest out, once and per node (an AMD EPYC, Zen 4:
+#: 1 to 100 trees of 31 leaves).
 VISIT, LAYING_OUT, LAID_OUT_NODE = 6.0, 300e3, 300.0
-#: A first call may take so much of the time that laying out takes: the second call has that before it still.
+#: A first call may take this share of the time for laying out, which the second call still has to do.
 SHARE = 0.25
 
 
 def comes_first(forest: Forest, n_documents: int) -> bool:
-    """Whether so many documents take much less this way than laying the forest out for an engine does."""
+    """Whether scoring ``n_documents`` this way takes much less time than laying the forest out for an engine."""
     visits = n_documents * (int(forest.tree_depth.sum()) + forest.n_trees)
     return forest.n_nodes <= MOST_NODES and visits * VISIT < SHARE * (LAYING_OUT + forest.n_nodes * LAID_OUT_NODE)
 
 
 def forest_walk(forest: Forest, machine: Machine) -> CpuProgram:
-    """A program with exact sums; its leaves are numbered as the forest's."""
+    """A program with exact sums; its leaves are numbered as in the forest."""
     values = leaf_values(forest, forest.leaf_place, "exact")
     single = forest.input_dtype == "float32"
     scorer = cpu_fallback.ForestWalk(

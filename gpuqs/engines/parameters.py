@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 #: Values of an engine's parameters, by name; those left out have their defaults.
 Params: TypeAlias = Mapping[str, int]
-#: Those that are not the defaults, as `changed` gives them.
+#: Parameters that differ from their defaults, as `changed` returns them.
 Changed: TypeAlias = tuple[tuple[str, int], ...]
 NONE_GIVEN: Params = {}
 
@@ -22,9 +22,9 @@ class Parameter:
     ----------
     name : str
     meaning : str
-        One line for people.
+        One-line description.
     default, lowest, highest : int
-        Its value unless another is given, and the legal range, both ends included.
+        The value unless another is given, and the legal range, both ends included.
     """
 
     name: str
@@ -40,9 +40,9 @@ def settings(engine: str, parameters: tuple[Parameter, ...], params: Params) -> 
     Raises
     ------
     ValueError
-        It has no such parameter, or the value is out of range.
+        The engine has no such parameter, or the value is out of range.
     TypeError
-        The value is no whole number.
+        The value is not an integer.
     """
     known = {parameter.name: parameter for parameter in parameters}
     values = {parameter.name: parameter.default for parameter in parameters}
@@ -63,7 +63,7 @@ def settings(engine: str, parameters: tuple[Parameter, ...], params: Params) -> 
 
 
 def changed(engine: str, parameters: tuple[Parameter, ...], params: Params) -> Changed:
-    """The parameters that do not have their defaults, in order: the same for all ways to say the same.
+    """The parameters that differ from their defaults, in a fixed order, so that equal settings compare equal.
 
     Raises
     ------

@@ -23,8 +23,8 @@ from gpuqs.layout.reversing import false_trees
 MAX_LEAVES = 64
 #: Documents that go through a column's tests at once in `bwqs` and `qs_oblivious`.
 TOGETHER = 4
-#: Instruction sets with registers of other than eight floats take so many times as long. NEON, which nobody has timed
-#: yet, has registers as wide as SSE4.2.
+#: Time relative to instruction sets with registers of eight floats. NEON has not been timed; its registers are as wide
+#: as those of SSE4.2.
 WIDTH = {"portable": 3.3, "sse4.2": 1.5, "neon": 1.5, "avx512": 0.6}
 
 
@@ -44,9 +44,9 @@ def in_groups(n_documents: int) -> tuple[int, int]:
 
 
 class _OnQuickScorerLayout(CpuEngine):
-    """One layout, in tree blocks and masks of each engine's own sizes, and one scorer."""
+    """Engines with one layout and one scorer, but each with its own sizes of tree blocks and masks."""
 
-    #: Documents with which `qs`'s kernel goes through a column's tests at once, 1 or `TOGETHER`; 0: `vqs`'s kernel.
+    #: Documents that `qs`'s kernel takes through a column's tests at once: 1 or `TOGETHER`; 0: `vqs`'s kernel runs.
     together: ClassVar[int]
 
     def why_not(self, forest: Forest) -> str | None:
@@ -70,7 +70,7 @@ class QuickScorer(_OnQuickScorerLayout):
 
     parameters: ClassVar[tuple[Parameter, ...]] = (_document_block(16),)
     together: ClassVar[int] = 1
-    #: Nanoseconds per document and node, tree and column.
+    #: Nanoseconds per document, for each node, tree and column.
     node: ClassVar[float] = 0.18
     tree: ClassVar[float] = 0.6
     column: ClassVar[float] = 6.5
@@ -93,10 +93,10 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
     summary: ClassVar[str] = "blockwise QuickScorer, in blocks of trees and documents"
 
     #: τ: the bitvectors of four documents (64 KiB) stay in the L2 cache; smaller blocks would go through more columns.
-    #: δ: a block's tests (1.9 MiB at 64 leaves) come from memory once for so many documents.
+    #: δ: a block's tests (1.9 MiB at 64 leaves) come from memory once per document block.
     parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(2000), _document_block(256))
     together: ClassVar[int] = TOGETHER
-    #: Nanoseconds per document and node, tree and column; and of a document on its own.
+    #: Nanoseconds per document, for each node, tree and column: in a group, and on its own (`lone_`).
     node: ClassVar[float] = 0.1
     tree: ClassVar[float] = 0.6
     column: ClassVar[float] = 2.5
@@ -118,14 +118,14 @@ class BlockwiseQuickScorer(_OnQuickScorerLayout):
 
 
 class ObliviousQuickScorer(_OnQuickScorerLayout):
-    """QUICKSCORER-Ω (paper 002, Algorithm 3): one mask a level of oblivious trees."""
+    """QUICKSCORER-Ω (paper 002, Algorithm 3): one mask per level of oblivious trees."""
 
     name: ClassVar[str] = "qs_oblivious"
     summary: ClassVar[str] = "QuickScorer for oblivious trees, one test a level"
 
     parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(1 << 20), _document_block(64))
     together: ClassVar[int] = TOGETHER
-    #: Nanoseconds per document and level, in groups and of a document on its own, tree and column.
+    #: Nanoseconds per document: for each level, in a group and on its own (`lone_`); for each tree and column.
     level: ClassVar[float] = 0.2
     lone_level: ClassVar[float] = 0.42
     tree: ClassVar[float] = 0.3
@@ -165,12 +165,12 @@ class VQuickScorer(_OnQuickScorerLayout):
     #: τ: the bitvectors of a block stay in the L1 and L2 caches next to its tests.
     parameters: ClassVar[tuple[Parameter, ...]] = (_tree_block(1024), _document_block(64))
     together: ClassVar[int] = 0
-    #: Nanoseconds per place of a document and node, of trees of up to 32 leaves or more (True, False), and tree: with
-    #: registers of eight floats. Most nodes of oblivious trees are false.
+    #: Nanoseconds per place of a document, with registers of eight floats: for each node, by whether trees have at most
+    #: 32 leaves, and for each tree. Nodes of oblivious trees take `oblivious` times as long, because most are false.
     node: ClassVar[dict[bool, float]] = {True: 0.058, False: 0.088}
     tree: ClassVar[float] = 0.3
     oblivious: ClassVar[float] = 2.2
-    #: Per document and column, and per place of a document and column.
+    #: Nanoseconds per column, for each document and for each place of a document.
     column: ClassVar[float] = 0.4
     place_column: ClassVar[float] = 0.4
     cold_column: ClassVar[float] = 5.0

@@ -37,7 +37,7 @@ NARROW_LANES = 16
 
 
 class RankWalk(CpuEngine):
-    """Few documents walk twelve trees side by side, or jump through 64 tests at once; more are asked all tests."""
+    """Few documents walk twelve trees side by side, or jump through 64 tests at once; more evaluate all tests."""
 
     name: ClassVar[str] = "rankwalk"
     summary: ClassVar[str] = "ranks of one byte: walks, jumps, or registers full of documents through all tests"
@@ -46,16 +46,16 @@ class RankWalk(CpuEngine):
         Parameter("tree_block", f"τ: trees of a block, in whole groups of {WALKS}", TREE_BLOCK, 1, 1 << 20),
         Parameter("document_block", "δ: documents that are coded, and pass a tree block, together", 128, 1, 4096),
     )
-    #: Nanoseconds per document: of a walk, per step; of jumps, per tree, and per word and for each doubling of its
-    #: steps; per column of those that walk or jump (False, True). Documents of more bytes than words can name are taken
-    #: to jump, though they cannot.
+    #: Nanoseconds per document: for walks, per step; for jumps, per tree, per word, and per word and doubling of its
+    #: steps; for either, per column (False: walks, True: jumps). Jumps are assumed even for forests with too many
+    #: entries for jump words.
     step: ClassVar[float] = 0.67
     jump_tree: ClassVar[float] = 1.4
     jump_word: ClassVar[float] = 1.0
     jump_doubling: ClassVar[float] = 0.07
     column: ClassVar[dict[bool, float]] = {False: 12.5, True: 4.5}
-    #: Of more documents, by the bytes of a register: nanoseconds per node of those that pass it together, and of each
-    #: register of them; per column, and per tree and column of each document.
+    #: Nanoseconds if documents evaluate all tests: per node, by the bytes of a register, for each group of registers
+    #: that pass it together and for each register; per column; per document and tree; per document and column.
     node: ClassVar[dict[int, float]] = {16: 0.67, 32: 0.37, 64: 0.1}
     register_node: ClassVar[dict[int, float]] = {16: 0.52, 32: 0.29, 64: 0.55}
     searched_column: ClassVar[float] = 30.0
@@ -93,7 +93,7 @@ class RankWalk(CpuEngine):
         else:
             registers = math.ceil(n_documents / lanes)
             together = math.ceil(registers / REGISTERS_TOGETHER)
-            if registers > 2:  # three are asked as four
+            if registers > 2:  # three take as long as four
                 registers = together * REGISTERS_TOGETHER
             work = kilonodes(forest) * (together * self.node[lanes] + registers * self.register_node[lanes])
             work += n_documents * (trees * self.tree + columns * self.searched_value) + columns * self.searched_column

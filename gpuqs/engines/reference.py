@@ -1,6 +1,6 @@
 """`reference`: a walk in NumPy, readable and slow; the yardstick for every other engine.
 
-    for some trees and all documents, from the trees' roots down, until all have come to leaves:
+    for some trees and all documents, from the trees' roots down, until all are at leaves:
         a document for which its node's test (x[feature] <= threshold) holds goes left, others right
     score = sum of the exit leaves' values, in tree order
 """
@@ -30,7 +30,7 @@ from gpuqs.forest import (
 from gpuqs.layout.leaves import LeafRanges, LeafValues, leaf_values, number_leaves
 from gpuqs.layout.ranks import RankTables
 
-#: Documents of all trees that descend at a time, or the trees are one.
+#: Upper limit of (tree, document) pairs that descend at a time, unless one tree has more.
 _DOCUMENTS_TOGETHER = 1 << 17
 
 
@@ -58,7 +58,7 @@ def goes_left(forest: Forest, node: int | np.ndarray, x: np.ndarray) -> np.ndarr
     ----------
     forest : Forest
     node : int or int64 [values]
-        The node of all values, or of each.
+        One node for all values, or one for each.
     x : float64 [values]
 
     Returns
@@ -105,7 +105,7 @@ def _descend(forest: Forest, trees: slice, documents: np.ndarray) -> np.ndarray:
 
 
 def _linear_outputs(values: LeafValues, leaf: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """Each document's constant and terms, added up in turn; the leaf's value where one of them is missing."""
+    """The constant and terms of each document's leaf, added in order; the leaf's value if a feature is missing."""
     first, end = values.linear_bounds[leaf].T
     has_terms, missing = first < end, np.zeros(len(leaf), bool)
     sums = np.zeros(len(leaf))
@@ -123,8 +123,8 @@ def _linear_outputs(values: LeafValues, leaf: np.ndarray, documents: np.ndarray)
 class Reference(Engine):
     """The engine that all others are compared with: it walks every tree as `goes_left` defines the tests, in NumPy.
 
-    ``engine="auto"`` takes it only where no other engine can run the forest. It has no parameters, and uses one thread
-    whatever it is given.
+    ``engine="auto"`` uses it only if no other engine can run the forest. It has no parameters, and always uses one
+    thread.
     """
 
     name: ClassVar[str] = "reference"

@@ -18,8 +18,8 @@ from gpuqs.kept import once_each
 from gpuqs.layout.ranks import RankTables
 from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk, has_short_links, most_rows
 
-#: Leaves from which on a tree is large enough for its top to go by itself, and most columns for each such tree:
-#: documents are coded by all columns for the tops, of one tree or many (an AMD EPYC, Zen 4: 20 to 700 columns).
+#: Fewest leaves of a large tree, whose top may be cut off, and most columns per large tree with which tops pay: for the
+#: tops, documents are coded on all columns, however few the trees (an AMD EPYC, Zen 4: 20 to 700 columns).
 LEAST_BELOW, MOST_CODED = 512, 5
 
 
@@ -29,16 +29,17 @@ class Walk(CpuEngine):
     name: ClassVar[str] = "walk"
     summary: ClassVar[str] = "plain tree walk, for trees of any depth"
 
-    #: Nanoseconds per node that a walk visits of trees of up to 256 leaves, and for each doubling of these (an AMD
-    #: EPYC, Zen 4: twelve forests of scikit-learn of up to 12,642 leaves).
+    #: Nanoseconds per visited node in trees of up to 256 leaves, and in addition for each doubling of the leaves (an
+    #: AMD EPYC, Zen 4: twelve forests of scikit-learn of up to 12,642 leaves).
     visit: ClassVar[float] = 0.75
     doubling: ClassVar[float] = 0.17
     #: Per document and column.
     column: ClassVar[float] = 0.6
-    #: To begin takes as long as so much of a document (an Intel server with AVX-512: five forests of 31 to 255 leaves).
+    #: Starting takes as long as this share of a document (an Intel server with AVX-512: five forests of 31 to 255
+    #: leaves).
     begun: ClassVar[float] = 0.7
-    #: What walks take of that where programs go through the tops, and nanoseconds per document and column for these (an
-    #: AMD EPYC, Zen 4, with AVX2: seven forests of scikit-learn of 754 to 12,732 leaves).
+    #: If programs go through the tops: the share of the walks' time that remains, and the additional nanoseconds per
+    #: document and column (an AMD EPYC, Zen 4, with AVX2: seven forests of scikit-learn of 754 to 12,732 leaves).
     below: ClassVar[float] = 0.75
     coded: ClassVar[float] = 0.5
     cold_call: ClassVar[float] = 13.0
@@ -46,10 +47,10 @@ class Walk(CpuEngine):
     cold_tree: ClassVar[float] = 3.5
     cold_column: ClassVar[float] = 0.5
     cold_value: ClassVar[float] = 1.5
-    #: Nodes that come from memory for each one that a walk visits: those of its line, and of lines asked for with it.
+    #: Nodes that come from memory for each visited one: those of its cache line, and of lines prefetched with it.
     nodes_of_visit: ClassVar[int] = 16
-    #: The same where registers gather: an Intel server's (Sapphire Rapids or later), scaled as other engines' are
-    #: there, with forests of 31 to 31,765 leaves.
+    #: The same for walks with gathers: measured on an Intel server (Sapphire Rapids or later), scaled as other engines'
+    #: times there compare with their costs; forests of 31 to 31,765 leaves.
     gathered_visit: ClassVar[float] = 0.42
     gathered_doubling: ClassVar[float] = 0.1
     gathered_begun: ClassVar[float] = 0.7
@@ -57,7 +58,7 @@ class Walk(CpuEngine):
     gathered_cold_node: ClassVar[float] = 0.3
     gathered_cold_exit: ClassVar[float] = 1.7
     gathered_cold_column: ClassVar[float] = 4.0
-    #: Fewest and most documents that go through a tree while it is in the cache, where nobody says how many.
+    #: Fewest and most documents that go through a tree while it is in the cache, if `document_block` is 0.
     document_blocks: ClassVar[tuple[int, int]] = (256, 16384)
 
     parameters: ClassVar[tuple[Parameter, ...]] = (
@@ -112,26 +113,26 @@ class Walk(CpuEngine):
 
 
 def _visits(forest: Forest) -> float:
-    """Nodes and leaves that a walk visits: between the shallowest trees of so many leaves and chains to the deepest."""
+    """Expected nodes and leaves that a document visits: halfway between balanced trees and the greatest depth."""
     doublings = math.log2(max(forest.n_leaves, 2))
     return (doublings * forest.n_trees + int(forest.tree_depth.sum())) / 2 + forest.n_trees
 
 
 def _trees_together(forest: Forest, nodes_alone: bool) -> int:
-    """Trees of a block: walks wait for each other at its end alone; documents have a leaf number in each."""
+    """Trees of a block: walks wait for each other only at its end, but documents keep a leaf number for each tree."""
     if not nodes_alone:
         return 64 if forest.n_leaves <= 4096 else 16
     return 512 if forest.n_leaves <= 1024 else 128
 
 
 def _by_largest_tree(forest: Forest, document_blocks: tuple[int, int]) -> int:
-    """Enough documents for what it takes to bring the largest tree into the cache."""
+    """Documents of a block: enough to make up for bringing the largest tree into the cache."""
     fewest, most = document_blocks
     return min(max(forest.n_leaves // 2, fewest), most)
 
 
 def walks_nodes_alone(forest: Forest, machine: Machine | None) -> bool:
-    """Whether walks of the forest read nodes alone there, not leaves beside them."""
+    """Whether walks of the forest on the machine read only nodes, not leaves."""
     return gathers(machine) and has_short_links(forest)
 
 
@@ -140,7 +141,7 @@ def _widest_word(machine: Machine | None) -> int:
 
 
 def _has_tops(forest: Forest, machine: Machine | None) -> bool:
-    """Whether programs go through the tops of trees, on which many documents spend about half of their walks."""
+    """Whether programs go through the trees' tops, where many documents spend about half of their walks."""
     compiles = (machine or cpu_fallback.machine()).compiles
     return compiles and not walks_nodes_alone(forest, machine) and _have_tops(forest)
 
@@ -153,5 +154,5 @@ def _have_tops(forest: Forest) -> bool:
 
 
 def gathers(machine: Machine | None = None) -> bool:
-    """Whether walks go over nodes alone there."""
+    """Whether walks on the machine use gathers, which read only nodes."""
     return cpu_fallback.instruction_set(machine.isa if machine else None).gathers

@@ -2,13 +2,13 @@
 
 Each module of this package reads one format and offers the same five names:
 
-- ``NAME``: the format, for people;
-- ``FEATURES``: what of it is read, for people: a text for each of `FEATURES`;
+- ``NAME``: the format's name, for people;
+- ``FEATURES``: what of it is read, for people: a string for each of `FEATURES`;
 - ``recognises(head)``: whether a file that begins with ``head`` is in this format;
 - ``read(data, source)``: the Forest in ``data``; ``source`` is what error messages call it;
-- ``from_object(obj)``: the Forest of a live object, or None where it is not this library's.
+- ``from_object(obj)``: the Forest of a live object, or None if it is not this library's.
 
-Formats are told apart by what a file holds, never by its name.
+Formats are recognised by what a file holds, never by its name.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ FORMATS: Final = (
 #: Columns of the table of formats.
 FEATURES: Final = ("files", "live objects", "missing values", "categories", "outputs", "raw scores")
 
-#: What files begin with that are in no format, but nearly, and what to do with them.
+#: Beginnings of files that are almost in a known format, and what to do with such files.
 _NEARLY: Final = {
     rb"\x1f\x8b|BZh|\xfd7zXZ|\x28\xb5\x2f\xfd": "is compressed; unpack it first",
     rb'\s*\{\s*"name":\s*"tree"': "is a dump of LightGBM's (`dump_model`); save the model with `save_model`",
     rb'booster\[0\]|\s*\[\s*\{\s*"nodeid"': "is a dump of XGBoost's (`dump_model`); save the model with `save_model`",
 }
 
-#: How much of a file `recognises` is shown.
+#: Bytes of a file's beginning that `recognises` is given.
 _HEAD_BYTES: Final = 4096
 
 
 def readers() -> Iterator[ModuleType]:
-    """The readers, imported when they are asked, so that importing gpuqs stays fast."""
+    """The readers, each imported only when it is reached, so that importing gpuqs stays fast."""
     for name in FORMATS:
         yield import_module(f"{__name__}.{name}")
 
@@ -105,7 +105,7 @@ def _read_file(path: Path) -> Forest:
         raise ModelFormatError("is a directory; pass the path of the model's file in it", source=str(path))
     with Input(str(path)) as raw, io.BufferedReader(raw) as file:
         if raw.seekable() and native.recognises(head := file.peek(_HEAD_BYTES)):
-            if n_bytes := os.fstat(raw.fileno()).st_size:  # which some filesystems do not tell
+            if n_bytes := os.fstat(raw.fileno()).st_size:  # 0 where a filesystem does not say
                 native.check_size(head, n_bytes, str(path))
             raw.seek(0)
             return native.read(raw.read_pages(), str(path))
@@ -114,18 +114,18 @@ def _read_file(path: Path) -> Forest:
 
 
 def content(file: BinaryIO, source: str) -> bytes:
-    """All of a file in a format that is read; of others the beginning alone is read, as a device may never end.
+    """All of a file in a format that is read; of other files only the beginning is read, as a device may never end.
 
     Raises
     ------
     ModelFormatError
-        It is in none; names ``source``.
+        It is in no such format; the message names ``source``.
     """
     head = file.read(_HEAD_BYTES)
     _reader_of(head, source)
     if not file.seekable():
         return head + file.read()
-    whole = getattr(file, "raw", file)  # a buffer would be put before the rest, by a copy of all
+    whole = getattr(file, "raw", file)  # a buffer would be prepended to the rest, by a copy of all
     whole.seek(file.tell() - len(head))
     rest: bytes = whole.read()
     return rest
@@ -148,7 +148,7 @@ def _reader_of(head: bytes, source: str) -> ModuleType:
 
 
 def table() -> str:
-    """The features that are read of each format, as a Markdown table."""
+    """What is read of each format, as a Markdown table."""
     rows = [("format", *FEATURES), ("---",) * (1 + len(FEATURES))]
     rows += [(reader.NAME, *(reader.FEATURES[feature] for feature in FEATURES)) for reader in readers()]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -2,18 +2,18 @@
 
 CatBoost casts documents to float32 and goes right where ``x > border``. It sums float64 leaf
 values in tree order, for one document as for many, multiplies by the scale and adds the bias
-last. A scale other than 1 (``set_scale_and_bias``) is put on the leaf values instead: raw scores of
-T trees then differ from CatBoost's by rounding, at most by
-``2 (T + 1) 2^-53 (sum of |scale * leaf value| + |bias|)``; nothing is rounded where it is a power
-of two.
+last. Here, a scale other than 1 (``set_scale_and_bias``) is applied to the leaf values instead: raw
+scores of T trees then differ from CatBoost's by rounding, at most by
+``2 (T + 1) 2^-53 (sum of |scale * leaf value| + |bias|)``; a scale that is a power of two causes no
+rounding.
 
-"value" of a file is what the loss's link makes of the sums: a CatBoostClassifier's probabilities, a
-CatBoostRegressor's means. Of a live object it is what the object's own methods give: see `from_object`.
+For a file, "value" is the loss's link of the sums: a CatBoostClassifier's probabilities, a CatBoostRegressor's
+means. For a live object it is what the object's own methods give: see `from_object`.
 
-A categorical feature is compared by the hash of its text, or by statistics of that (`gpuqs.formats.catboost_ctrs`).
-The categories that are compared are numbered here; a whole number and its text (7 and "7") are one category, as they
-are there, and whole numbers of arrays are categories, too. All but JSON that was saved together with its training data
-hold hashes only: documents' texts are then hashed as CatBoost does.
+A categorical feature is compared by the hash of its string, or by statistics of the hash
+(`gpuqs.formats.catboost_ctrs`). The compared categories are numbered here; as in CatBoost, an integer and its string (7
+and "7") are one category, and integers in arrays are categories, too. All models except JSON that was saved together
+with its training data hold only hashes: strings of documents are then hashed as CatBoost does.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ _LINKS: Final = {
 #: Links of classifiers' losses.
 _OF_CLASSES: Final = ("sigmoid", "softmax", "ova_sigmoid")
 
-#: Methods that say what a live object predicts, and by which it is read.
+#: Methods that determine what a live object predicts, and those by which it is read.
 _METHODS: Final = (
     *("predict", "predict_proba", "predict_log_proba", "decision_function", "calc_leaf_indexes"),
     "save_model",
 )
 
-#: Losses of several labels that a document may bear at once: their outputs are no classes.
+#: Losses for documents that may bear several labels at once: their outputs are not classes.
 _MULTI_LABEL: Final = ("MultiLogloss", "MultiCrossEntropy")
-#: Losses of several columns of labels.
+#: Losses for several columns of labels.
 _MULTI_TARGET: Final = (*_MULTI_LABEL, "MultiRMSE", "MultiRMSEWithMissingValues", "SurvivalAft")
 
 #: Far above any real model; a file may not make us name more columns.
@@ -121,10 +121,10 @@ def read(data: bytes | memoryview, source: str) -> Forest:
 
 
 def from_object(obj: Any) -> Forest | None:
-    """The Forest of a ``catboost.CatBoost`` or of one of its kinds; None for anything else.
+    """The Forest of a ``catboost.CatBoost`` or an object of a subclass; None for anything else.
 
-    "value" is what ``predict`` gives (raw scores, but for a CatBoostRegressor's means of Poisson, Tweedie and
-    RMSEWithUncertainty), and of a CatBoostClassifier what ``predict_proba`` does (of two classes: the second's
+    "value" is what ``predict`` gives: raw scores, except that a CatBoostRegressor gives means for Poisson, Tweedie and
+    RMSEWithUncertainty. For a CatBoostClassifier it is what ``predict_proba`` gives (for two classes, the second's
     probability).
     """
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
@@ -151,7 +151,7 @@ def from_object(obj: Any) -> Forest | None:
 
 
 def _live_link(obj: Any, kinds: set[tuple[str, str]], forest: Forest, source: str) -> str:
-    """The link that a live object's own methods apply: none, of a plain CatBoost and of a ranker."""
+    """The link that a live object's own methods apply; a plain CatBoost and a ranker apply none."""
     if ("catboost", "CatBoostClassifier") in kinds:
         if forest.link not in _OF_CLASSES:
             raise UnsupportedModelError(
@@ -167,7 +167,7 @@ def _live_link(obj: Any, kinds: set[tuple[str, str]], forest: Forest, source: st
 
 
 def _forest(document: Any, read_trees: Callable[[Tests, int], Trees], complete: bool = False) -> Forest:
-    """The Forest of a document as CatBoost's JSON has it; ``complete``: with all tables of CTRs."""
+    """The Forest of a document in the form of CatBoost's JSON; ``complete``: it has all tables of CTRs."""
     info = get(document, "model_info", dict, {})
     loss = _loss(info)
     if loss and loss not in _LINKS:
@@ -196,7 +196,7 @@ def _forest(document: Any, read_trees: Callable[[Tests, int], Trees], complete: 
     _check_scaled(trees, scale)
     arrays: dict[str, Any] = trees.arrays(tests)
     threshold = info.get("binclass_probability_threshold", "0.5")
-    by_threshold = len(bias) == 1 or loss in _MULTI_LABEL  # of several classes the likeliest
+    by_threshold = len(bias) == 1 or loss in _MULTI_LABEL  # of several classes, the likeliest
     return Forest(
         n_features=n_given if ctrs is None else ctrs.n_columns,
         **arrays,
@@ -223,7 +223,7 @@ def _computed_no_ctrs(info: dict[str, Any]) -> bool:
 
 
 def _check_scaled(trees: Trees, scale: float) -> None:
-    """Refuse leaf values that do not stay finite times the scale."""
+    """Refuse leaf values that are not finite when multiplied by the scale."""
     if abs(scale) > 1:
         too_large = (np.abs(trees.value) > np.finfo(np.float64).max / abs(scale)).any(axis=1)
         if too_large.any():
@@ -232,14 +232,14 @@ def _check_scaled(trees: Trees, scale: float) -> None:
 
 
 def _loss(info: dict[str, Any]) -> str:
-    """Name of the loss; empty where the model does not tell."""
-    params = _object(info, "params")  # models made by sum_models have the loss alone
+    """Name of the loss; empty if the model does not say."""
+    params = _object(info, "params")  # models made by sum_models have only the loss
     loss: str = get(_object(params if "loss_function" in params else info, "loss_function"), "type", str, "")
     return loss
 
 
 def _object(obj: dict[str, Any], key: str) -> dict[str, Any]:
-    """An object of the file, or the text of one; empty where it is absent."""
+    """An object of the file, parsed if the file holds it as a string; empty if it is absent."""
     value = obj.get(key, {})
     found: dict[str, Any] = get({key: parse_json(value) if isinstance(value, str) else value}, key, dict)
     return found
@@ -278,7 +278,7 @@ def _scale_and_bias(document: dict[str, Any]) -> tuple[float, npt.NDArray[np.flo
     (scale,) = reals([pair[0]], name)
     if isinstance(pair[1], list):
         bias = reals(pair[1], name)
-    else:  # one number for all outputs, in files of before 0.24
+    else:  # one number for all outputs, in files from before 0.24
         trees = get(document, "oblivious_trees", list, [])
         first = trees[0] if trees and isinstance(trees[0], dict) and "splits" in trees[0] else {}
         n_values = len(get(first, "leaf_values", list, [], tree=0))
@@ -292,7 +292,7 @@ def _scale_and_bias(document: dict[str, Any]) -> tuple[float, npt.NDArray[np.flo
 
 
 def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
-    """What tests may name, the number of columns and their names."""
+    """The tests that splits may name, the number of columns, and their names."""
     for kind in ("text", "embedding"):
         if get(info, f"{kind}_features", list, []):
             raise UnsupportedModelError(
@@ -309,7 +309,7 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
             if index in known or column in name_of:
                 raise ModelFormatError(f"feature {index}, column {column} appears twice", field=kind)
             given = get(feature, "feature_id", str, "")
-            has_names |= bool(given)  # those of a frame, be they "0", "1", ...
+            has_names |= bool(given)  # those of a frame, even "0", "1", ...
             name_of[column] = get(feature, "feature_name", str, "") or given
             if kind == "float_features":
                 tests.floats[index] = column, _nan_right(feature)
@@ -317,7 +317,7 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
             else:
                 tests.columns[index] = column
                 values = numbers(get(feature, "values", list, []), "values", np.int64) % (1 << 32)
-                if len(np.unique(values)) < len(values):  # which CatBoost tells apart by their places
+                if len(np.unique(values)) < len(values):  # which CatBoost distinguishes by position
                     raise ModelFormatError(f"feature {index}: a hash appears twice", field="values")
                 tests.values[index] = values.tolist()
                 one_hot += [(ONE_HOT, index, value) for value in tests.values[index]]
@@ -330,14 +330,14 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
 
 
 def _texts(info: dict[str, Any]) -> dict[int, list[str]]:
-    """The texts of each hash, where the file tells them."""
+    """The strings of each hash, if the file holds them."""
     name = "cat_features_hash"
     # CatBoost writes null where a model without categories is saved together with a pool.
     entries = [] if info.get(name) is None else get(info, name, list)
     texts = [get(_feature(entry, name), "value", str) for entry in entries]
     try:
         hashes = text_hashes(texts).tolist()
-    except UnicodeEncodeError:  # half a pair, as JSON's escapes can write it
+    except UnicodeEncodeError:  # a lone surrogate, as JSON's escapes can write it
         raise ModelFormatError("holds texts that no UTF-8 can write", field=name) from None
     of_hash: dict[int, list[str]] = {}
     for entry, text, code in zip(entries, texts, hashes, strict=True):
@@ -356,12 +356,12 @@ def _feature(value: Any, field: str) -> dict[str, Any]:
 
 
 def _nan_right(feature: dict[str, Any]) -> bool:
-    """Whether NaN goes right, which it does not as it is: NaN is above no border."""
+    """Whether NaN goes right; as it is ("AsIs") it does not, since NaN is above no border."""
     treatment = get(feature, "nan_value_treatment", str, "AsIs")
     if treatment not in ("AsIs", "AsFalse", "AsTrue"):
         raise ModelFormatError(f"{treatment[:100]!r} is not known", field="nan_value_treatment")
     has_nans = feature.get("has_nans", False)
     if not isinstance(has_nans, bool):
         raise ModelFormatError("is not true or false", field="has_nans")
-    # CatBoost looks for NaN only where there were some in training.
+    # CatBoost looks for NaN only if there were some in training.
     return treatment == "AsTrue" and has_nans

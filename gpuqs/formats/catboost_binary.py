@@ -1,7 +1,8 @@
-"""CatBoost's binary models (``.cbm``, what ``save_model`` writes): FlatBuffers, taken apart into what its JSON says.
+"""CatBoost's binary models (``.cbm``, what ``save_model`` writes): FlatBuffers, converted to the form of its JSON.
 
-After 8 bytes (the magic, the size of the first buffer) comes a buffer with trees and features; behind it, if there are
-CTRs, the number of their tables, and each as a size and a buffer. Fields are numbered as CatBoost's schemas list them.
+After 8 bytes (the magic, the size of the first buffer) comes a buffer with trees and features. If there are CTRs, the
+number of their tables follows, then each table as a size and a buffer. Fields are numbered as CatBoost's schemas list
+them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CTR_TYPES: Final = (
     *("Borders", "Buckets", "BinarizedTargetMeanValue", "FloatTargetMeanValue"),
     *("Counter", "FeatureFreq"),
 )
-#: The part behind the trees that holds CTRs.
+#: Name of the part after the trees that holds CTRs.
 _CTR_PART: Final = "static_provider_v1"
 _BUCKET: Final = np.dtype([("key", "<u8"), ("row", "<u4")])
 _STEP: Final = np.dtype([("left", "<u2"), ("right", "<u2")])
@@ -39,7 +40,7 @@ _ONE_HOT_TEST: Final = np.dtype([("feature", "<i4"), ("value", "<i4")])
 
 
 def taken_apart(data: memoryview) -> tuple[dict[str, Any], Callable[[Tests, int], Trees]]:
-    """A model as CatBoost's JSON has it, but for its trees, and what reads these, given what they may test.
+    """A model in the form of CatBoost's JSON, without its trees, and a function that reads these, given their tests.
 
     Raises
     ------
@@ -69,7 +70,7 @@ def taken_apart(data: memoryview) -> tuple[dict[str, Any], Callable[[Tests, int]
 
 
 def _sized(data: memoryview, at: int) -> tuple[memoryview, int]:
-    """A buffer whose size stands before it, and where it ends."""
+    """A buffer that is preceded by its size, and where it ends."""
     size = int.from_bytes(data[at : at + 4], "little")
     if at + 4 + size > len(data):
         raise ModelFormatError("is cut short, or damaged: a part of it would lie outside of the file")
@@ -134,7 +135,7 @@ def _ctr(feature: Table) -> dict[str, Any]:
 
 
 def _base(base: Table) -> tuple[list[dict[str, Any]], str, str]:
-    """What a CTR counts by, its type, and a name that tells its table from all others."""
+    """What a CTR counts by, its type, and a name that identifies its table."""
     combination, kind = _there(base.table(0), "FeatureCombination"), base.number(1, "b", 0)
     if not 0 <= kind < len(_CTR_TYPES):
         raise UnsupportedModelError(f"statistics of categories of type {kind} are not evaluated")
@@ -160,7 +161,7 @@ def _there(table: Table | None, name: str) -> Table:
 
 
 def _tables(data: memoryview) -> Iterator[tuple[str, CtrTable]]:
-    """The tables of CTRs behind the trees, by the names that `_base` gives."""
+    """The tables of CTRs after the trees, by the names that `_base` gives."""
     n, at = int.from_bytes(data[:4], "little"), 4
     for _ in range(n):
         buffer, at = _sized(data, at)
@@ -230,7 +231,7 @@ def _trees(trees: Table, tests: Tests, n_outputs: int) -> Trees:
 
 
 def _check_sizes(sizes: npt.NDArray[np.int64], n_values: int, n_outputs: int) -> None:
-    """Symmetric trees have as many values as their splits ask for."""
+    """Check that symmetric trees have the number of values that their splits require."""
     asked = np.cumsum(np.where(sizes <= MAX_DEPTH, n_outputs << np.minimum(sizes, MAX_DEPTH), n_values + 1))
     if (asked > n_values).any():
         tree = int(np.argmax(asked > n_values))
@@ -240,7 +241,7 @@ def _check_sizes(sizes: npt.NDArray[np.int64], n_values: int, n_outputs: int) ->
 
 
 def _tests(places: npt.NDArray[np.int64], tree: np.ndarray, tests: Tests) -> npt.NDArray[np.int64]:
-    """Numbers of the tests that trees name by their places among all borders and values of categories."""
+    """Numbers of the tests that trees name by position among all borders and values of categories."""
     wrong = (places < 0) | (places >= len(tests.table))
     if wrong.any():
         at = int(np.argmax(wrong))
@@ -260,8 +261,8 @@ def _stepped(
 ) -> Trees:
     """Trees that are not symmetric, with CatBoost's own number of each leaf.
 
-    A step leads so many places ahead. One that leads nowhere ends at the leaf of its node; where both do, the node is
-    that leaf alone.
+    A node's two steps are distances ahead to its children. A step of 0 ends at the node's own leaf; if both steps are
+    0, the node is only that leaf.
     """
     starts, tree = offsets(sizes), np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
 
@@ -278,7 +279,7 @@ def _stepped(
     ends = (step == 0) & inner[:, None]
     is_leaf = ~inner | ends[:, 0] | ends[:, 1]
     n_leaves = int(np.count_nonzero(is_leaf))
-    if n_leaves * n_outputs > len(values):  # which leaves would share
+    if n_leaves * n_outputs > len(values):  # leaves would share values
         raise ModelFormatError(f"{len(values)} values for {n_leaves} leaves", field="LeafValues")
     child = np.arange(len(step), dtype=np.int32)[:, None] + step
     refuse(child.max(axis=1) >= starts[1:][tree], " leads to no node", "NonSymmetricStepNodes")
@@ -290,13 +291,13 @@ def _stepped(
     problem = f" leads to value {leaves[np.argmax(wrong)]}, with which no leaf begins"
     refuse(wrong, problem, "NonSymmetricNodeIdToLeafId")
 
-    # Nodes stay in the file's order; leaves come in that of their values.
+    # Nodes stay in the file's order; leaves are put in the order of their values.
     of_leaf = np.flatnonzero(is_leaf)
     of_leaf = of_leaf[np.lexsort((leaves[of_leaf], tree[of_leaf]))]
     leaf_offsets = np.searchsorted(tree[of_leaf], np.arange(len(sizes) + 1))
     leaf = np.zeros(len(step), np.int32)
     leaf[of_leaf] = ~(np.arange(n_leaves) - leaf_offsets[tree[of_leaf]])
-    place = np.cumsum(inner, dtype=np.int32) - inner  # of inner nodes among all trees'
+    place = np.cumsum(inner, dtype=np.int32) - inner  # of each inner node among those of all trees
     place = np.where(inner, place - place[starts[:-1]][tree], leaf)
     left, right = (np.where(ends[inner, side], leaf[inner], place[child[inner, side]]) for side in (0, 1))
     at = leaves[of_leaf]

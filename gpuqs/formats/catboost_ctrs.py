@@ -1,6 +1,6 @@
 """The CTRs of CatBoost's JSON: ``features_info.ctrs``, which trees test, and the counts of ``ctr_data``.
 
-A CTR's table has a key for each category, or combination, that training has met, and what was counted for it: how many
+A CTR's table has a key for each category, or combination, that training has met, and the counts for it: the number of
 labels of each class (Borders, Buckets), their sum and number (BinarizedTargetMeanValue, FloatTargetMeanValue), or how
 often it came (Counter, FeatureFreq). The CTR is ``((good + prior) / (all + denominator) + shift) * scale``, in float32.
 """
@@ -18,13 +18,13 @@ from gpuqs.formats.fields import get, numbers, whole
 
 CLASSES: Final = ("Borders", "Buckets")
 MEANS: Final = ("BinarizedTargetMeanValue", "FloatTargetMeanValue")
-#: Those that count no labels.
+#: Types that count no labels.
 _COUNTERS: Final = ("Counter", "FeatureFreq")
 
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
-#: The key of a place of CatBoost's hash table that holds nothing.
+#: The key of an empty slot of CatBoost's hash table.
 NO_KEY: Final = (1 << 64) - 1
-#: Most CTRs of a model, and most of their values: so many, and so many more for each count that the file has.
+#: Upper limits of a model's CTRs, and of their values: _FREE_VALUES plus _MOST_OF_COUNT for each count in the file.
 _MAX_CTRS: Final = 1 << 16
 _FREE_VALUES: Final = 1 << 20
 _MOST_OF_COUNT: Final = 32
@@ -73,7 +73,7 @@ def sorted_table(
 
 
 class _Ctr(NamedTuple):
-    """What a CTR makes of counts."""
+    """How a CTR is computed from counts."""
 
     type: str
     target_border: int
@@ -84,7 +84,7 @@ class _Ctr(NamedTuple):
     table: CtrTable
 
     def values(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
-        """The CTR for each of some keys, and last for what training has not met; float32 [M + 1]."""
+        """The CTR for each key, and last for keys that training has not met; float32 [M + 1]."""
         counts, n = self.table.counts, self.table.counts.shape[1]
         if self.type in CLASSES:
             start = self.target_border + (self.type == "Borders")
@@ -119,7 +119,7 @@ def read_ctrs(
     codes: dict[int, tuple[int, ...]],
     n_given: int,
 ) -> tuple[Ctrs, list[int]]:
-    """The CTRs of a model, and the column of each of those ``listed``.
+    """The CTRs of a model, and the column of each one ``listed``.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def read_ctrs(
         Columns of numeric features (and whether NaN counts as above a border), and of categorical ones, by
         feature_index.
     codes : dict
-        As of `Ctrs`.
+        As in `Ctrs`.
     n_given : int
         Columns that users give.
     """
@@ -161,16 +161,16 @@ def read_ctrs(
 
 
 def refuse_lost_tables(listed: list[Any], params: dict[str, Any], *, several_targets: bool) -> None:
-    """Refuse a model that has several tables of one name, of which CatBoost's JSON keeps but one.
+    """Refuse a model that has several tables of one name, of which CatBoost's JSON keeps only one.
 
-    It names them by what they count by and by their type, but not by the target, nor by how labels became classes.
+    The JSON names a table by what it counts by and by its type, but not by its target or by how labels became classes.
 
     Parameters
     ----------
     listed : list
         ``features_info.ctrs``.
     params : dict
-        The training's parameters; without any, nobody knows (CatBoost's ``sum_models`` writes such models).
+        The training's parameters; without them, tables may be lost (CatBoost's ``sum_models`` writes such models).
     several_targets : bool
         Whether documents bear several labels, each of which has tables.
 
@@ -200,7 +200,7 @@ def refuse_lost_tables(listed: list[Any], params: dict[str, Any], *, several_tar
 
 
 def _partings(ctrs: Any, kind: str) -> set[str]:
-    """The ways in which CTRs of a type part labels in classes."""
+    """The different ways in which CTRs of a type divide labels into classes."""
     if not isinstance(ctrs, list):
         raise ModelFormatError("is not an array", field="per_feature_ctrs")
     return {str(get(ctr, "target_binarization", dict, {})) for ctr in ctrs if get(ctr, "ctr_type", str) == kind}
@@ -211,7 +211,7 @@ def _ctr(item: dict[str, Any], tables: dict[str, Any]) -> _Ctr:
     if kind not in (*CLASSES, *MEANS, *_COUNTERS):
         raise UnsupportedModelError(f"statistics of categories of type {kind[:100]!r} are not evaluated")
     found = tables.get(identifier)
-    if isinstance(found, dict):  # says what is wrong with it
+    if isinstance(found, dict):  # the parser could not convert it; raises what is wrong
         found = table(found)
     if not isinstance(found, CtrTable):
         raise ModelFormatError(f"has no table of {identifier[:100]!r}: the file is damaged", field="ctr_data")

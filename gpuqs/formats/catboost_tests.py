@@ -28,19 +28,19 @@ CTR: Final = "OnlineCtr"
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
 _HASHES: Final = 1 << 32
 _FLOAT32: Final = struct.Struct("f")
-#: Most 32-bit words of category sets (64 MiB): huge codes in every node of a small file are an attack.
+#: Upper limit of 32-bit words in category sets (64 MiB): huge codes in every node of a small file are an attack.
 _MAX_CATEGORY_WORDS: Final = 1 << 24
 _NO_WORDS: Final = np.zeros(0, np.uint32)
-#: A text that CatBoost takes for the same category as the whole number.
+#: A string that CatBoost treats as the same category as the integer.
 _WHOLE_NUMBER: Final = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
 
-#: A test as the file names it: kind, feature_index among its kind (of a CTR its place in the list), border or hash.
+#: A test as the file names it: kind, feature_index among its kind (for a CTR, its place in the list), border or hash.
 Key = tuple[str, int, float]
 
 
 @dataclass
 class Split:
-    """A split of the file, one object for all that are alike; ``number`` is its test's, once that is known."""
+    """A split of the file, one object for all equal ones; ``number`` is its test's number, once that is known."""
 
     __slots__ = ("fields", "number")
     fields: dict[str, Any]
@@ -60,7 +60,7 @@ class Tests:
     values : dict
         feature_index of a categorical feature -> the hashes that tests compare it with.
     texts : dict
-        Hash -> the texts of that category.
+        Hash -> the strings of that category.
     ctrs : list of int
         The column of each CTR.
     table : list
@@ -74,7 +74,7 @@ class Tests:
     ctrs: list[int] = field(default_factory=list)
     table: list[Key] = field(default_factory=list)
     _number: dict[Key, int] = field(default_factory=dict)
-    #: Of each test its column, threshold, routing bits and category set.
+    #: Each test's column, threshold, routing bits and category set.
     _known: list[tuple[int, float, int, npt.NDArray[np.uint32]]] = field(default_factory=list)
     _coded: dict[int, tuple[tuple[Any, ...], dict[int, list[int]]]] = field(default_factory=dict)
 
@@ -95,14 +95,14 @@ class Tests:
 
     def _read(self, split: Any, tree: int) -> int:
         kind = get(split, "split_type", str, tree=tree)
-        at = whole(split, "split_index", 0, _INT32_MAX, tree=tree)  # which CatBoost itself goes by
+        at = whole(split, "split_index", 0, _INT32_MAX, tree=tree)  # CatBoost itself goes by this
         if kind == FLOAT:
             index = whole(split, "float_feature_index", 0, _INT32_MAX, tree=tree)
             key: Key = (kind, index, border(split.get("border"), "border", tree))
         elif kind == ONE_HOT:
             index = whole(split, "cat_feature_index", 0, _INT32_MAX, tree=tree)
             key = (kind, index, whole(split, "value", -_HASHES, _HASHES - 1, tree=tree) % _HASHES)
-        elif kind == CTR:  # of which the split has no name but its index
+        elif kind == CTR:  # the split names it only by its index
             number = self.table[at][1] if at < len(self.table) else -1
             key = (kind, number, border(split.get("border"), "border", tree))
         else:
@@ -122,7 +122,7 @@ class Tests:
         words = _NO_WORDS
         if kind == FLOAT:
             column, nan_right = self.floats[index]
-            routing = 0 if nan_right and value < inf else NAN_LEFT  # NaN counts as infinite, which is not above
+            routing = 0 if nan_right and value < inf else NAN_LEFT  # NaN counts as inf, which is not above inf
         elif kind == CTR:
             column, routing = self.ctrs[index], NAN_LEFT
         else:
@@ -142,7 +142,7 @@ class Tests:
             codes: dict[int, list[int]] = {}
             values = dict.fromkeys(self.values.get(index, []))
             if self.ctrs or not all(value in self.texts for value in values):
-                # Texts are in files that were saved with their training data: else tables are hashed, and for CTRs.
+                # Only files saved with their training data hold strings; without them, and for CTRs, tables are hashed.
                 names, numbers = map(name_of_hash, values), enumerate(values)
                 self._coded[index] = tuple(names), {value: [number] for number, value in numbers}
                 return self._coded[index]
@@ -158,11 +158,11 @@ class Tests:
         return self._coded[index]
 
     def hashes(self) -> dict[int, tuple[int, ...]]:
-        """The hashes of categories that are tested one by one, in code order, by columns."""
+        """By column: the hashes of categories that are tested one by one, in code order."""
         return {self.columns[index]: tuple(dict.fromkeys(values)) for index, values in self.values.items() if values}
 
     def categories(self, n_features: int) -> tuple[tuple[Any, ...] | None, ...]:
-        """`Forest.categories`: what tests compare categorical features with; empty where there are none."""
+        """`Schema.categories`: what tests compare categorical features with; empty if there are none."""
         of: list[tuple[Any, ...] | None] = [None] * n_features
         for index, column in self.columns.items():
             of[column] = self._categories(index)[0]
@@ -191,7 +191,7 @@ def border(value: Any, name: str, tree: int | None = None) -> float:
         raise ModelFormatError("is missing, or is no number", tree=tree, field=name)
     try:
         rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
-    except (OverflowError, struct.error):  # the latter of whole numbers beyond float64
+    except (OverflowError, struct.error):  # the latter for integers beyond float64
         rounded = inf
     if not isfinite(rounded):
         raise ModelFormatError("border is not a finite float32", tree=tree, field=name)
@@ -199,16 +199,16 @@ def border(value: Any, name: str, tree: int | None = None) -> float:
 
 
 def reals(values: Any, name: str, tree: int | None = None) -> npt.NDArray[np.float64]:
-    """A list of real numbers; truth values, which CatBoost takes for 0, are none."""
+    """A list of real numbers; booleans, which CatBoost reads as 0, are refused."""
     if isinstance(values, list) and bool in set(map(type, values)):
         raise ModelFormatError("holds true or false where a number should be", tree=tree, field=name)
     return numbers(values, name, np.float64, tree=tree)
 
 
 def tests_of_borders(kind: str, lists: dict[int, list[Any]]) -> list[Key]:
-    """A test for each of a feature's borders, of float features or CTRs by their numbers.
+    """A test for each border; ``lists`` holds the borders of float features or CTRs by their numbers.
 
-    CatBoost counts the borders below a value, so they ascend. Infinite numbers make infinite ones.
+    CatBoost counts the borders below a value, so they ascend. Only infinite numbers may become infinite borders.
     """
     given = reals(list(chain.from_iterable(lists.values())), "borders")
     with np.errstate(over="ignore"):

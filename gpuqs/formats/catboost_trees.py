@@ -21,18 +21,17 @@ from gpuqs.formats.catboost_tests import Split, Tests, reals
 from gpuqs.formats.fields import get
 from gpuqs.formats.growing import GrowingArray, offsets
 
-#: Most tests of a symmetric tree; CatBoost itself stops at 16.
+#: Upper limit of a symmetric tree's tests; CatBoost itself stops at 16.
 MAX_DEPTH: Final = 30
-#: What holds arrays of numbers in the JSON.
+#: Keys of arrays of numbers in the JSON.
 ARRAYS: Final = frozenset(("borders", "leaf_values", "leaf_weights"))
 
 
 class Condenser:
     """Makes the objects of a model's trees small: called with every object of the file when it is parsed.
 
-    Splits become `Split`, inner nodes tuples (split, left, right), leaves tuples (value,), leaf values arrays, and what
-    CTRs have counted `CtrTable`.
-    What is not as it should be stays as it is.
+    Splits become `Split`, inner nodes tuples (split, left, right), leaves tuples (value,), leaf values arrays, and the
+    counts of CTRs `CtrTable`. Malformed objects stay as they are.
     """
 
     def __init__(self) -> None:
@@ -46,16 +45,16 @@ class Condenser:
         if "weight" in obj and "value" in obj:
             return (obj["value"],)
         if "hash_map" in obj:
-            with suppress(ModelFormatError):  # said again when it is looked for
+            with suppress(ModelFormatError):  # raised again when it is looked up
                 return table(obj)
         if "leaf_values" in obj:
             obj.pop("leaf_weights", None)
-            with suppress(ModelFormatError):  # said again when the tree's number is known
+            with suppress(ModelFormatError):  # raised again when the tree's number is known
                 obj["leaf_values"] = reals(obj["leaf_values"], "leaf_values")
         return obj
 
     def _split(self, obj: dict[str, Any]) -> Any:
-        try:  # 1, 1.0 and True are equal, and not alike
+        try:  # types are part of the key, as 1, 1.0 and True are equal
             return self._splits.setdefault((*obj.items(), *map(type, obj.values())), Split(obj, None))
         except TypeError:  # holds an object or array
             return obj
@@ -135,7 +134,7 @@ def complete_trees(
     Parameters
     ----------
     test : int64 [sum of depths]
-        The tests of each tree, that of the lowest bit first.
+        The tests of each tree, the lowest bit's first.
     depth : int64 [T]
     value : float64 [L, K]
     """
@@ -143,7 +142,7 @@ def complete_trees(
     node_test, left, right = (np.empty(node_offsets[-1], np.int32) for _ in range(3))
     leaf_id = np.empty(leaf_offsets[-1], np.int32)
     first = 0
-    for end in (np.flatnonzero(np.diff(depth, append=-1)) + 1).tolist():  # trees alike together
+    for end in (np.flatnonzero(np.diff(depth, append=-1)) + 1).tolist():  # trees of equal depth together
         tests = test[starts[first] : starts[end]].reshape(end - first, depth[first])
         level, *children = _complete(int(depth[first]))
         nodes, leaves = (slice(of[first], of[end]) for of in (node_offsets, leaf_offsets))
@@ -185,7 +184,7 @@ def _nested_trees(trees: list[Any], tests: Tests, n_outputs: int) -> Trees:
 
 
 def _taken_out(trees: list[Any]) -> Iterator[tuple[int, Any]]:
-    """Number and object of each tree, which leaves the list: its memory is free when it has been read."""
+    """Number and object of each tree, which is removed from the list so that its memory is freed once it is read."""
     for number in range(len(trees)):
         tree, trees[number] = trees[number], None
         yield number, tree

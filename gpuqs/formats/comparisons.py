@@ -12,9 +12,9 @@ import numpy.typing as npt
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, WHOLE_CODES
 
-#: Whole numbers below this can be tested for equality: a category set takes a bit for each.
+#: Integers below this can be tested for equality: a category set takes a bit for each.
 _MAX_EQUAL: Final = 1 << 16
-#: Most 32-bit words of the category sets of one tree (64 MiB): more from a small file is an attack.
+#: Upper limit of 32-bit words in the category sets of one tree (64 MiB): more from a small file is an attack.
 MAX_WORDS: Final = 1 << 24
 
 #: The comparisons that `canonical_tests` knows.
@@ -23,7 +23,7 @@ OPERATORS: Final = ("<", "<=", ">", ">=", "==", "!=")
 
 @dataclass(frozen=True)
 class CanonicalTests:
-    """The nodes of one tree as a Forest states them; N nodes.
+    """The nodes of one tree in the form of a Forest; N nodes.
 
     Parameters
     ----------
@@ -53,22 +53,22 @@ def canonical_tests(
     Parameters
     ----------
     operator : str [N]
-        Of `OPERATORS`.
+        Each is one of `OPERATORS`.
     value : float64 or float32 [N]
-        In the type in which the source library compares: its neighbours are of that type.
+        In the type in which the source library compares, as strict comparisons use the neighbour of that type.
     nan_holds : bool [N]
-        Whether the comparison counts as true of a missing value (NaN).
+        Whether the comparison counts as true for a missing value (NaN).
     tree : int
         For error messages.
     also_equal : mapping of int to numbers, optional
-        Further values with which nodes test equality: ``==`` any of them, ``!=`` all of them.
+        By node: further values of a test for equality: ``==`` any of them, ``!=`` all of them.
 
     Raises
     ------
     ModelFormatError
         The tests for equality take too much memory.
     UnsupportedModelError
-        A test for equality with what is no whole number in [0, 65536).
+        A test for equality with something other than an integer in [0, 65536).
     """
     equality = (operator == "==") | (operator == "!=")
     swap = (operator == ">") | (operator == ">=")
@@ -76,7 +76,7 @@ def canonical_tests(
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         below = np.nextafter(value, value.dtype.type(-np.inf))
         threshold = np.where(strict, below, value).astype(np.float64)
-    # Nothing is below -inf: with the children swapped that is x <= inf.
+    # Nothing is below -inf: such a test becomes x <= inf with the children swapped.
     never = strict & (value == -np.inf)
     threshold[never] = np.inf
     swap ^= never

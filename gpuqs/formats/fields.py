@@ -18,9 +18,9 @@ from gpuqs.errors import ModelFormatError
 from gpuqs.forks import no_collection
 
 _REQUIRED: Final = object()
-#: Characters of a number that is compared exactly; others are rounded twice.
+#: Upper limit of characters in a number that is compared exactly; longer ones are rounded twice.
 _MOST_DIGITS: Final = 1000
-#: Levels of nesting that no model needs.
+#: A depth of nesting that no model needs.
 _DEEP: Final = 100
 _KINDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a text", bool: "true or false"}
 
@@ -37,12 +37,12 @@ def parse_json(
     ----------
     data : bytes, memoryview or str
     condensed : callable, optional
-        Given every object as soon as it is read, gives what is kept of it: so that a model's trees need not
-        be held as objects until all are read.
+        Called with every object as soon as it is read; returns what is kept of it, so that a model's trees need
+        not be held as objects until all are read.
     arrays : collection of str
-        Keys of objects whose values, where they are arrays of numbers alone, may be int64 or float64 arrays.
+        Keys of objects whose values may become int64 or float64 arrays if they are arrays of only numbers.
     single : bool
-        Fractions will be rounded to float32: they are given such that this is as good as rounding once.
+        Fractions will be rounded to float32: return float64 values for which that equals rounding once.
     """
     if type(data) is bytes:
         with suppress(json_text.Odd), no_collection():
@@ -57,7 +57,7 @@ def parse_json(
         raise
     except ModelFormatError:
         raise
-    except ValueError as error:  # malformed JSON, bytes that are no UTF-8, numbers of thousands of digits
+    except ValueError as error:  # malformed JSON, bytes that are not UTF-8, numbers of thousands of digits
         raise ModelFormatError(f"is no JSON, or is truncated or damaged: {str(error)[:200]}") from None
 
 
@@ -66,17 +66,17 @@ def rounded_once(text: str) -> float:
     value = float(text)
     if not json_text.is_halfway(value) or len(text) > _MOST_DIGITS:
         return value
-    from fractions import Fraction  # here: few numbers need it
+    from fractions import Fraction  # here, as few numbers need it
 
     above = Fraction(text) - Fraction(value)
     return value if above == 0 else math.nextafter(value, math.inf if above > 0 else -math.inf)
 
 
 def refuse_depth(text: str | bytes, field: str | None = None) -> None:
-    """Where JSON met a `RecursionError`: refuse the text if it is that deep; else the caller's own calls are."""
+    """After a `RecursionError` in JSON: refuse the text if it is nested that deep; else the caller's stack is."""
     data = text if isinstance(text, bytes) else text.encode(errors="replace")
     letters = np.frombuffer(data, np.uint8)
-    steps = np.isin(letters, list(b"[{")).astype(np.int64) - np.isin(letters, list(b"]}"))  # also within its texts
+    steps = np.isin(letters, list(b"[{")).astype(np.int64) - np.isin(letters, list(b"]}"))  # also within strings
     if np.cumsum(steps).max(initial=0) >= _DEEP:
         raise ModelFormatError("JSON is nested too deep", field=field) from None
 
@@ -97,7 +97,7 @@ def _condensed(condensed: Callable[[dict[str, Any]], Any], pairs: list[tuple[str
 
 
 def get(obj: Any, key: str, kind: type, default: Any = _REQUIRED, *, tree: int | None = None) -> Any:
-    """``obj[key]``, which must be of ``kind`` (a key of `_KINDS`); ``default`` where it is absent."""
+    """``obj[key]``, which must be of ``kind`` (a key of `_KINDS`); ``default`` if it is absent."""
     if not isinstance(obj, dict):
         raise ModelFormatError("is not inside of an object: the file is damaged", tree=tree, field=key)
     value = obj.get(key, default)
@@ -111,21 +111,21 @@ def get(obj: Any, key: str, kind: type, default: Any = _REQUIRED, *, tree: int |
 
 
 def is_plain_number(text: str) -> bool:
-    """Whether a text that Python reads as a number could be one elsewhere, too: no 1_000, no digits beyond ASCII."""
+    """Whether a string that Python reads as a number is one elsewhere, too: no 1_000, no digits beyond ASCII."""
     return text.isascii() and "_" not in text
 
 
 def whole(
     obj: Any, key: str, low: int, high: int, default: int | None = None, *, tree: int | None = None
 ) -> int:
-    """``obj[key]`` as a whole number in ``[low, high]``; a text of digits is one too."""
+    """``obj[key]`` as an integer in ``[low, high]``; a string of digits is one, too."""
     if not isinstance(obj, dict):
         raise ModelFormatError("is not inside of an object: the file is damaged", tree=tree, field=key)
     value = obj.get(key, default)
     if isinstance(value, str):
         try:
             value = int(value) if is_plain_number(value) else None
-        except ValueError:  # no number, or one of thousands of digits
+        except ValueError:  # not a number, or one of thousands of digits
             value = None
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ModelFormatError(f"must be a whole number in [{low}, {high}]", tree=tree, field=key)
@@ -133,7 +133,7 @@ def whole(
 
 
 def numbers(value: Any, field: str, dtype: npt.DTypeLike, *, tree: int | None = None) -> np.ndarray:
-    """A list of numbers (or a typed array) as ``dtype``: int64, or float32 rounded to nearest."""
+    """A list of numbers (or a typed array) as ``dtype``: int64, float64, or float32 rounded to nearest."""
     dtype = np.dtype(dtype)
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f" and dtype.kind == "i":
@@ -151,5 +151,5 @@ def numbers(value: Any, field: str, dtype: npt.DTypeLike, *, tree: int | None = 
         made = value.astype(dtype)
     else:
         with np.errstate(over="ignore", invalid="ignore"):
-            made = value.astype(np.float64, copy=False).astype(dtype)  # whole numbers are rounded as Python's are
+            made = value.astype(np.float64, copy=False).astype(dtype)  # integers are rounded as Python's are
     return made

@@ -1,8 +1,8 @@
-"""Tables of FlatBuffers in untrusted bytes: each access is checked, and what lies outside is a `ModelFormatError`.
+"""Tables of FlatBuffers in untrusted bytes: each access is checked, and one outside is a `ModelFormatError`.
 
-A table begins with the distance back to its vtable, which holds the place of each field in the table; texts, vectors
-and tables in it are distances ahead, and a vector begins with its length. Parts may be shared: a small file could have
-one read a million times, so what is read of a buffer is bounded by its size.
+A table begins with the distance back to its vtable, which holds the place of each field in the table. Strings, vectors
+and tables in it are stored as distances ahead, and a vector begins with its length. Parts may be shared: a small file
+could cause one to be read a million times, so the total that is read of a buffer is bounded by the buffer's size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UINT16: Final = struct.Struct("<H")
 _INT32: Final = struct.Struct("<i")
 _UINT32: Final = struct.Struct("<I")
 
-#: As many bytes of vectors and texts are read for each byte of a buffer.
+#: Upper limit of bytes of vectors and strings that are read per byte of a buffer.
 _MOST_SHARED: Final = 16
 
 
@@ -42,28 +42,28 @@ class Table:
         self._at = self._read(_UINT32, 0) if at is None else at
         self._vtable = self._at - self._read(_INT32, self._at)
         self._vtable_size = self._read(_UINT16, self._vtable)
-        if self._vtable_size % 2:  # of which readers make this or that
+        if self._vtable_size % 2:  # readers differ in what they make of it
             raise ModelFormatError("is damaged: a table would have half a field")
 
     def number(self, field: int, kind: str, default: Any) -> Any:
-        """A number, of a type of `struct`'s."""
+        """A number; ``kind`` is its format in `struct`."""
         at = self._field(field)
         return default if at is None else self._read(struct.Struct("<" + kind), at)
 
     def text(self, field: int) -> str:
-        """A text; empty where it is absent."""
+        """A string; empty if it is absent."""
         at = self._field(field)
         if at is None:
             return ""
         return self._text(at + self._read(_UINT32, at))
 
     def table(self, field: int) -> Table | None:
-        """A table; None where it is absent."""
+        """A table; None if it is absent."""
         at = self._field(field)
         return None if at is None else Table(self._data, at + self._read(_UINT32, at), self._left)
 
     def numbers(self, field: int, dtype: npt.DTypeLike) -> np.ndarray:
-        """A vector of numbers, or of structs; empty where it is absent."""
+        """A vector of numbers, or of structs; empty if it is absent."""
         start, n = self._vector(field)
         dtype = np.dtype(dtype)
         if start + n * dtype.itemsize > len(self._data):
@@ -72,11 +72,11 @@ class Table:
         return np.frombuffer(self._data, dtype, n, start)
 
     def tables(self, field: int) -> list[Table]:
-        """A vector of tables; empty where it is absent."""
+        """A vector of tables; empty if it is absent."""
         return [Table(self._data, at, self._left) for at in self._places(field)]
 
     def texts(self, field: int) -> list[str]:
-        """A vector of texts; empty where it is absent."""
+        """A vector of strings; empty if it is absent."""
         return [self._text(at) for at in self._places(field)]
 
     def _places(self, field: int) -> list[int]:

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 
 class GrowingArray:
-    """A one-dimensional array to whose end values are added; it grows where it lies as far as the system lets it.
+    """A one-dimensional array that grows at its end, in place as far as the system allows.
 
     Parameters
     ----------
     dtype : dtype-like
-        Values are cast to it as they are added: check them before.
+        Values are cast to it when they are added: check them before.
     """
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
@@ -26,7 +26,7 @@ class GrowingArray:
         return len(self._bytes) // self.dtype.itemsize
 
     def extend(self, values: npt.ArrayLike) -> None:
-        """Add values, those of a matrix row by row."""
+        """Add values; a matrix is added row by row."""
         self._bytes.extend(np.ascontiguousarray(values, self.dtype))  # takes the array's bytes, not its items
 
     def array(self) -> np.ndarray:
@@ -35,12 +35,12 @@ class GrowingArray:
 
 
 def offsets(sizes: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """The beginning of each, one after another, and the end of the last one."""
+    """Where parts of these sizes begin if they lie one after another, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
 class GrowingForest:
-    """The arrays of a `Forest` over nodes and leaves, many trees at a time: they are joined at the end.
+    """The arrays of a `Forest` over nodes and leaves, added many trees at a time and joined at the end.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class GrowingForest:
         self.n_words = 0
 
     def extend(self, arrays: Mapping[str, npt.ArrayLike]) -> None:
-        """Add trees: arrays as a Forest's, and in place of offsets ``n_nodes``, ``n_leaves`` and ``n_words``."""
+        """Add trees: arrays as a Forest's, but sizes ``n_nodes``, ``n_leaves`` and ``n_words`` instead of offsets."""
         for name, dtype in self._DTYPES.items():
             self._parts[name].append(np.asarray(arrays[name], dtype))
         self.n_words += len(self._parts["category_words"][-1])

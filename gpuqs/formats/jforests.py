@@ -3,8 +3,8 @@
 Features are numbered from 0 as columns of Jforests' feature vectors, which begin with feature 1 of
 its svmlight files. A document goes left where ``x <= OriginalThresholds``, in float64, so that NaN
 goes right; ``weight * leaf`` is added tree by tree to a float64 that starts at 0. That is how
-Jforests scores a vector of features as they are. Its command line scores documents that it has
-rounded to 15 bits a feature before, with scales that are not in the model.
+Jforests scores a vector of unchanged features. Its command line instead scores documents whose features
+it has rounded to 15 bits, with scales that are not in the model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FEATURES: Final = {
     "raw scores": "float64 sums in tree order",
 }
 
-#: A tree's lists that are read: the values of its nodes, and those of its leaves.
+#: A tree's lists that are read: the values of its nodes and of its leaves.
 _WHOLE_LISTS: Final = ("SplitFeatures", "LeftChildren", "RightChildren")
 _THRESHOLDS: Final = "OriginalThresholds"
 _LEAVES: Final = "LeafOutputs"
@@ -73,11 +73,11 @@ def read(data: bytes | memoryview, source: str) -> Forest:
 
 
 class _Reader:
-    """Takes the tags in file order."""
+    """Handles the tags in file order."""
 
     def __init__(self) -> None:
         self.path: list[str] = []
-        self.attributes: dict[str, str] = {}  # of the present tree
+        self.attributes: dict[str, str] = {}  # of the current tree
         self.texts: dict[str, str] = {}  # its lists
         self.weight = array("d")
         self.n_leaves = array("q")

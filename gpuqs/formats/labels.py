@@ -8,9 +8,9 @@ import numpy as np
 
 
 def labels_of(values: Any) -> tuple[Any, ...]:
-    """A classifier's ``classes_`` as Python's values; of one class only, which training saw, it is for both answers.
+    """A classifier's ``classes_`` as Python values; if training saw one class only, it stands for both answers.
 
-    Times stay NumPy's: Python would have those of nanoseconds as numbers.
+    Times stay NumPy values: ``tolist`` would turn those in nanoseconds into integers.
     """
     values = np.asarray(values)
     labels = tuple(values if values.dtype.kind in "mM" else values.tolist())

@@ -65,18 +65,18 @@ _INT32_MAX: Final = 2**31 - 1
 #: More outputs than any model has; a file may not make us allocate for more.
 _MAX_OUTPUTS: Final = 1 << 16
 
-#: Text that is read between two looks for signals.
+#: Bytes of text that are read between two checks for signals.
 _BYTES_AT_ONCE: Final = 1 << 20
 
 #: Lines that end the trees; the first from 2.2 on, the second before.
 _END_OF_TREES: Final = (b"\nend of trees", b"\nfeature importances:")
-#: What begins what may follow.
+#: Beginnings of the sections that may follow.
 _SECTION: Final = re.compile(rb"\n(?:feature[_ ]importances|parameters|pandas_categorical):")
 
 #: The last line of a model that was trained on a data frame with categories.
 _PANDAS: Final = b"\npandas_categorical:"
 
-#: Methods that say what a live object predicts, and by which it is read.
+#: Methods that determine what a live object predicts, and those by which it is read.
 _METHODS: Final = ("predict", "predict_proba", "decision_function", "booster_", "model_to_string")
 
 _LINK_OF_OBJECTIVE: Final = {
@@ -103,7 +103,7 @@ def recognises(head: bytes) -> bool:
 def from_object(obj: Any) -> Forest | None:
     """The Forest of a ``lightgbm.Booster`` or ``LGBMModel``; None for anything else.
 
-    As ``Booster.predict`` does by default, it stops at the best iteration where there is one.
+    As ``Booster.predict`` does by default, it stops at the best iteration if there is one.
     """
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
     labels: tuple[Any, ...] = ()
@@ -116,6 +116,8 @@ def from_object(obj: Any) -> Forest | None:
             raise ModelFormatError("the model is not fitted; call fit first", source=source)
         _refuse_early_stopping(obj)
         obj = obj.booster_
+    elif ("lightgbm", "CVBooster") in kinds:
+        raise UnsupportedModelError("lightgbm.CVBooster: holds a model for each fold; pass one of its boosters")
     elif ("lightgbm", "Booster") not in kinds:
         return None
     if not hasattr(obj, "model_to_string"):
@@ -126,7 +128,7 @@ def from_object(obj: Any) -> Forest | None:
     refuse_own_methods(obj, "lightgbm", _METHODS)
     try:
         text = obj.model_to_string()
-    except (TypeError, ValueError) as error:  # from json, of categories such as times and intervals
+    except (TypeError, ValueError) as error:  # from json, for categories such as times and intervals
         raise UnsupportedModelError(
             f"lightgbm.Booster: LightGBM cannot write the categories of its training frame ({error}); train with "
             "categories that are texts or numbers"
@@ -134,7 +136,7 @@ def from_object(obj: Any) -> Forest | None:
     forest = _with_whole_sigmoid(read(text.encode(), "lightgbm.Booster"), obj)
     if is_estimator:  # scikit-learn's checks of its arrays come first
         forest = replace(forest, schema=replace(forest.schema, objects_as_float64=True))
-    if not forest.objective:  # a caller's own: LightGBM gives raw scores, not labels
+    if not forest.objective:  # a caller's own objective: LightGBM gives raw scores, not labels
         labels = ()
     best = obj.best_iteration if obj.best_iteration > 0 else None
     left_out = obj.current_iteration() - forest.n_iterations
@@ -144,9 +146,9 @@ def from_object(obj: Any) -> Forest | None:
 
 
 def _with_whole_sigmoid(forest: Forest, booster: Any) -> Forest:
-    """The forest with all digits of the booster's parameter ``sigmoid``, where its own values tell that it has them.
+    """The forest with all digits of the booster's parameter ``sigmoid``, if its own values show that it uses them.
 
-    Its text has six. What was read from a text has those, and keeps the parameters of training all the same.
+    Its text has six digits. A booster that was read from a text uses only these, but keeps the training's parameters.
     """
     given = booster.params.get("sigmoid")
     if forest.link not in ("sigmoid", "ova_sigmoid") or not isinstance(given, (int, float, np.number)):
@@ -160,7 +162,7 @@ def _with_whole_sigmoid(forest: Forest, booster: Any) -> Forest:
 
 
 def _refuse_early_stopping(estimator: Any) -> None:
-    """Refuse an estimator that was told to leave trees out where the score seems sure: its ``predict`` heeds that."""
+    """Refuse an estimator whose ``predict`` leaves trees out once a score seems certain (``pred_early_stop``)."""
     asked = estimator.get_params().get("pred_early_stop")
     if asked is not None and str(asked).lower() not in ("false", "-"):
         raise UnsupportedModelError(
@@ -193,7 +195,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
 def _read(data: bytes) -> Forest:
     if b"\r\n" in data[:64]:
         data = data.replace(b"\r\n", b"\n")
-    if (nul := data.find(b"\0")) != -1:  # where LightGBM would take the text to end
+    if (nul := data.find(b"\0")) != -1:  # LightGBM would take it for the text's end
         raise ModelFormatError(f"byte {nul} of the text is NUL; save or copy the model anew")
     first = data.find(b"\nTree=")
     ends = (data.find(marker, max(first, 0)) for marker in _END_OF_TREES)
@@ -212,9 +214,9 @@ def _read(data: bytes) -> Forest:
 
 
 def _check_tail(tail: bytes, recent: bool) -> None:
-    """Refuse files cut behind the trees, where the categories of a data frame are lost.
+    """Refuse files that are cut off after the trees, which may have lost the categories of a data frame.
 
-    From version v3 on LightGBM writes parameters there, its Python package the categories, or both.
+    From version v3 on, such files end with parameters (from LightGBM), categories (from its Python package), or both.
     """
     sections, _, categories = tail.partition(_PANDAS)
     cut = b"\nparameters:" in sections and b"\nend of parameters" not in sections
@@ -245,7 +247,7 @@ class _Header:
 
     @property
     def schema(self) -> Schema:
-        """The features' names, and the lists of categories, whose places the file does not tell."""
+        """The features' names, and the lists of categories, whose columns the file does not name."""
         text = one_spaced(self.fields.get(b"feature_names", b"").rstrip(b"\r"))  # names may hold tabs
         if text and n_words(text) != self.n_features:
             raise ModelFormatError(
@@ -298,13 +300,13 @@ class _Trees:
         self.right = FieldNumbers("right_child", np.int32, *int32)
         self.leaf_value = FieldNumbers("leaf_value", np.float64)
         self._fields = self.feature, self.threshold, self.decision, self.left, self.right, self.leaf_value
-        #: Category sets: how many each tree has, the words of each, and all words.
+        #: Category sets: the number of sets of each tree, the number of words of each set, and all words.
         self.n_sets, self.set_size = GrowingArray(np.int64), GrowingArray(np.int64)
         self.words = GrowingArray(np.uint32)
         self.linear = LinearLeaves()
 
     def read(self, data: bytes, first: int, end: int, sized: bool) -> None:
-        """Read every tree of ``data[first:end]``; ``sized`` where a line tree_sizes tells where they lie."""
+        """Read every tree of ``data[first:end]``; ``sized`` if a line tree_sizes says where they lie."""
         at = first
         while at != -1:
             at = self._read_plain_trees(data, at, end)
@@ -321,9 +323,9 @@ class _Trees:
             at = following
 
     def _read_plain_trees(self, data: bytes, at: int, end: int) -> int:
-        """Read trees that are written as LightGBM writes them; where the next one is, or -1.
+        """Read trees that are written exactly as LightGBM writes them; return where the next one is, or -1.
 
-        Others, damaged ones among them, are for `_read_tree`, which takes ten times as long.
+        Others, including damaged ones, are left to `_read_tree`, which takes ten times as long.
         """
         while at != -1:
             arrays, following = lightgbm_trees.read(
@@ -364,7 +366,7 @@ class _Trees:
 
         self.leaf_value.add(needed(fields, "leaf_value", tree), n_leaves)
         for values in (self.feature, self.threshold, self.left, self.right):
-            # Trees of one leaf may lack what they have none of.
+            # Trees of one leaf may lack the fields of nodes.
             values.add(needed(fields, values.name, tree) if n_nodes else b"", n_nodes)
         if n_nodes and b"decision_type" not in fields:
             fields[b"decision_type"] = b"0 " * n_nodes  # as in LightGBM
@@ -462,10 +464,10 @@ class _Trees:
 
 
 def _with_near_zero_as_zero(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Thresholds that decide about x as LightGBM's do about x with |x| <= 1e-35 read as 0.
+    """Thresholds that send x where LightGBM's send it, which reads |x| <= 1e-35 as 0.
 
     LightGBM drops such values from every row of an array before it looks at a tree, so a
-    threshold among them can only tell where all of them go.
+    threshold in that range only decides where all of them go.
     """
     threshold[(threshold >= 0.0) & (threshold < ZERO_THRESHOLD)] = ZERO_THRESHOLD
     below = (threshold < 0.0) & (threshold >= -ZERO_THRESHOLD)

@@ -19,7 +19,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 class LinearLeaves:
-    """The linear models of trees, as they are read; of trees without any, nothing is kept."""
+    """The linear models of trees, added as they are read; nothing is kept of trees without any."""
 
     def __init__(self) -> None:
         #: The trees that have any, the number of terms of each of their leaves, and all terms.
@@ -34,14 +34,14 @@ class LinearLeaves:
     def extend(
         self, trees: npt.ArrayLike, n_terms: npt.ArrayLike, feature: npt.ArrayLike, coefficient: npt.ArrayLike
     ) -> None:
-        """Add the models of some trees, read and checked."""
+        """Add the models of some trees, which are read and checked already."""
         self._trees.extend(trees)
         self._n_terms.extend(n_terms)
         self._feature.extend(feature)
         self._coefficient.extend(coefficient)
 
     def arrays(self, leaf_offsets: npt.NDArray[np.int64], n_features: int) -> dict[str, Any]:
-        """The arrays of a Forest's linear models; none, where no tree has any."""
+        """The arrays of a Forest's linear models; empty if no tree has any."""
         if not len(self._trees):
             return {}
         is_linear = np.zeros(len(leaf_offsets) - 1, bool)
@@ -63,13 +63,13 @@ class LinearLeaves:
 def _terms_of(
     fields: dict[bytes, bytes], n_leaves: int, tree: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """A tree's linear models: each leaf's number of terms; features and coefficients of all, the constants first."""
+    """A tree's linear models: each leaf's number of terms; features and coefficients, each leaf's constant first."""
     constant = numbers(needed(fields, "leaf_const", tree), n_leaves, np.float64, "leaf_const", tree)
     sizes = numbers(needed(fields, "num_features", tree), n_leaves, np.int64, "num_features", tree)
     if (sizes < 0).any():
         raise ModelFormatError("is negative", tree=tree, field="num_features")
     texts = {name: needed(fields, name, tree) for name in ("leaf_features", "leaf_coeff")}
-    if sizes.max() > len(texts["leaf_features"]):  # of which the sum might overflow
+    if sizes.max() > len(texts["leaf_features"]):  # the sum might overflow
         raise ModelFormatError("names more features than there are", tree=tree, field="num_features")
     of_leaf = np.repeat(np.arange(n_leaves), sizes)
     feature = numbers(texts["leaf_features"], len(of_leaf), np.int64, "leaf_features", tree)

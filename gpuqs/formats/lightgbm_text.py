@@ -13,24 +13,24 @@ from gpuqs.formats.growing import GrowingArray, offsets
 #: More lines than any header or tree has; a file may not make us hold millions of them.
 _MAX_LINES: Final = 1000
 _TO_SPACES: Final = bytes.maketrans(b"\t\v\f\r", b"    ")
-#: As many as LightGBM reads of a tree, behind the first.
+#: Lines that LightGBM reads of a tree after the first.
 _TREE_LINES: Final = 22
-#: Text of a field that is kept until it is parsed at one go, many small trees together.
+#: Bytes of a field's text that are collected before it is parsed, so that many small trees are parsed together.
 _BLOCK_BYTES: Final = 1 << 16
 
 
 def fields_of(text: bytes) -> dict[bytes, bytes]:
-    """A header's lines ``key=value`` (or ``key`` alone) by key; of a repeated key the last one holds."""
+    """A header's lines ``key=value`` (or only ``key``) by key; the last line of a repeated key counts."""
     return _by_key(_lines(text, _MAX_LINES))
 
 
 def tree_fields(text: bytes, tree: int, sized: bool) -> dict[bytes, bytes]:
-    """A tree's lines ``key=value`` by key, as LightGBM reads them: what follows on a blank line it leaves out.
+    """A tree's lines ``key=value`` by key, as LightGBM reads them: it ignores what follows a blank line.
 
     Parameters
     ----------
     sized : bool
-        The file says where trees lie. Else they end, to LightGBM, where they have too many lines, too.
+        The file says where trees lie. If it does not, LightGBM also ends a tree that has too many lines.
     """
     lines = _lines(text.rstrip(b"\r\n"), _MAX_LINES if sized else _TREE_LINES, tree)
     fields = _by_key(lines)
@@ -61,7 +61,7 @@ def needed(fields: dict[bytes, bytes], name: str, tree: int | None) -> bytes:
 
 
 def count(fields: dict[bytes, bytes], name: str, lowest: int, highest: int, tree: int | None) -> int:
-    """A header's or tree's field that is a whole number in [lowest, highest]; anything else is a `ModelFormatError`."""
+    """A header's or tree's field that is an integer in [lowest, highest]; anything else is a `ModelFormatError`."""
     text = needed(fields, name, tree).strip()
     # The length keeps int() fast, whatever the file says.
     if not (text.isdigit() and len(text) < 20 and lowest <= int(text) <= highest):
@@ -86,9 +86,9 @@ class FieldNumbers:
     dtype : dtype-like
         What is kept; the text is read as float64 or int64.
     low, high : int
-        Bounds of whole numbers.
+        Bounds of integers.
     problem : str
-        What to say of those outside.
+        The error message for integers outside.
     """
 
     def __init__(self, name: str, dtype: npt.DTypeLike, low: int = 0, high: int = 0, problem: str = "") -> None:
@@ -111,7 +111,7 @@ class FieldNumbers:
             self._parse()
 
     def extend(self, values: np.ndarray, n_trees: int) -> None:
-        """Add the field of the next trees, read and checked."""
+        """Add the field of the next trees, which is read and checked already."""
         self._parse()
         self._values.extend(values)
         self._first_tree += n_trees
@@ -126,7 +126,7 @@ class FieldNumbers:
         text = b" ".join(text for text in self._texts if text)
         try:
             values = _parsed(text, total, self._read_as, self.name, None)
-        except ModelFormatError:  # of which tree?
+        except ModelFormatError:  # in which tree?
             for tree, (text, count) in enumerate(zip(self._texts, self._counts, strict=True), self._first_tree):
                 _parsed(text, count, self._read_as, self.name, tree)
             raise
@@ -174,7 +174,7 @@ def squeezed(text: bytes) -> bytes:
 
 
 def one_spaced(text: bytes) -> bytes:
-    """``text`` with one space between what spaces alone separate."""
+    """``text`` with every run of spaces as one space, and none at its ends."""
     text = text.strip(b" ")
     while b"  " in text:
         text = text.replace(b"  ", b" ")

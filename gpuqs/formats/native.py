@@ -11,10 +11,10 @@ A file is, all little-endian::
     32            the header: JSON, ASCII; then, each at a multiple of 64 bytes, the arrays
 
 The header is ``{"fields": {name: value}, "arrays": {name: {"dtype", "shape", "offset"}}}``; offsets count
-from the first multiple of 64 behind it. ``"plan"`` may be a third entry, which is handed on as it is: `kept_plan`.
-So are arrays whose names have a dot: `kept_arrays`. (Those of CTRs are the forest's: `gpuqs.formats.native_ctrs`.)
-Names that a reader does not know are passed over; what changes a model's scores raises the version. Arrays that say
-no more than their default does (`gpuqs.forest_arrays`) are left out. Nothing in a file is ever executed.
+from the first multiple of 64 after it. The header may have a third entry ``"plan"``, which `kept_plan` returns
+unchanged. `kept_arrays` returns arrays whose names have a dot, except those of CTRs, which belong to the forest
+(`gpuqs.formats.native_ctrs`). Readers ignore names that they do not know; a change that affects a model's scores raises
+the version. Arrays that equal their default (`gpuqs.forest_arrays`) are left out. Nothing in a file is ever executed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FEATURES: Final = {
     "raw scores": "same bits",
 }
 
-#: Not ASCII, and with both kinds of line ends: a transfer as text shows.
+#: Not ASCII, and with both characters of line ends, so that a transfer as text is noticed.
 MAGIC: Final = b"\x93GPUQS\r\n"
 VERSION: Final = 2
 
@@ -67,7 +67,7 @@ _ALIGNMENT: Final = 64
 
 #: The type of each array in a file.
 _DTYPES: Final = {name: np.dtype(array.dtype).newbyteorder("<").str for name, array in ARRAYS.items()}
-#: Arrays that files may lack. All others stand for their lengths, or say something of the scores.
+#: Arrays that files may lack. All others are needed for their lengths or for the scores.
 _LINEAR: Final = ("linear_offsets", "linear_feature", "linear_coefficient")
 _MAY_LACK: Final = ("iteration_starts", "leaf_id", "category_offsets", "category_words", *_LINEAR)
 _KINDS: Final = {int: "a whole number of 32 bits", str: "a text", bool: "true or false", float: "a finite number"}
@@ -75,25 +75,25 @@ _KINDS: Final = {int: "a whole number of 32 bits", str: "a text", bool: "true or
 _FIELDS: Final = {
     field.name: kind for field in dataclasses.fields(Forest) for kind in _KINDS if field.type == kind.__name__
 }
-#: These stay in a mapped file. All others say, sooner or later, which memory engines read and write:
-#: thresholds too, whose order makes ranks.
+#: Arrays that stay in a mapped file. All others sooner or later determine which memory engines read and write:
+#: even thresholds, whose order gives ranks.
 _MAPPED: Final = ("leaf_value",)
 _INT32_MAX: Final = 2**31 - 1
 
 
-#: The plan in the file that a Forest was read from, and its arrays besides the Forest's.
+#: For a Forest that was read from a file: the plan in the file, and its arrays that are not the Forest's.
 _BESIDE: WeakKeyDictionary[Forest, tuple[Any, dict[str, np.ndarray]]] = WeakKeyDictionary()
-#: The types that such arrays may have, one dimension each.
+#: The types that such arrays may have; all have one dimension.
 _KEPT_DTYPES: Final = tuple(np.dtype(kind).newbyteorder("<").str for kind in ("float64", "int64", "uint16"))
 
 
 def kept_plan(forest: Forest) -> Any:
-    """The plan in the file that a Forest was read from, as JSON's values, not checked yet; None: there is none."""
+    """The plan in the file that a Forest was read from, as unchecked JSON values; None if there is none."""
     return _BESIDE.get(forest, (None, {}))[0]
 
 
 def kept_arrays(forest: Forest) -> dict[str, np.ndarray]:
-    """The arrays besides the Forest's in the file that it was read from; copies, of any content."""
+    """The other arrays in the file that a Forest was read from; copies, with unchecked contents."""
     return _BESIDE.get(forest, (None, {}))[1]
 
 
@@ -111,7 +111,7 @@ def from_object(obj: Any) -> Forest | None:
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that holds something else: a model of another library's, say, which may be nowhere else.
+    """Refuse a file that holds something else, such as another library's model, of which it may be the only copy.
 
     Raises
     ------
@@ -132,16 +132,15 @@ def write(
 ) -> None:
     """Write a Forest to a file, whole or not at all: see `gpuqs.files.replacing`.
 
-    Whoever has the old file mapped keeps it as it was where it is replaced. Where it can only be overwritten, it is
-    refused if this process has it mapped; other processes see it change, or end by SIGBUS where it becomes shorter.
+    If the old file is replaced, whoever has it mapped keeps its old contents. If it can only be overwritten, that is
+    refused if this process has it mapped; other processes see it change, or end by SIGBUS if it becomes shorter.
 
-    ``plan``: JSON's values that `kept_plan` gives back. ``kept``: arrays that `kept_arrays` gives back; their names
-    have a dot.
+    ``plan``: JSON values that `kept_plan` returns. ``kept``: arrays that `kept_arrays` returns; their names have a dot.
 
     Raises
     ------
     UnsupportedModelError
-        A category or class label is no text, number or truth value.
+        A category or class label is no string, number or boolean.
     OSError
         The file cannot be written.
     """
@@ -151,7 +150,7 @@ def write(
     arrays |= {name: array.astype(array.dtype.newbyteorder("<")) for name, array in beside.items()}
     header = _header(forest, arrays, plan)
     size = _aligned(_PREAMBLE.size + len(header)) + sum(_aligned(values.nbytes) for values in arrays.values())
-    version = 1 if forest.schema.missing is None else 2  # the first that reads what the model needs
+    version = 1 if forest.schema.missing is None else 2  # the lowest that has what the model needs
     start = _PREAMBLE.pack(MAGIC, version, len(header), size, 0, 0)
     crc = crc32(start[: _CRC.start])
     for part in (start[_CRC.stop :], *_parts(header, arrays)):
@@ -185,7 +184,7 @@ def _header(forest: Forest, arrays: dict[str, np.ndarray], plan: dict[str, Any] 
 
 
 def _plain(values: tuple[Any, ...], what: str) -> list[str | int | float | bool]:
-    """NumPy's scalars as Python's; nothing but what JSON gives back as it was."""
+    """Values with NumPy scalars as Python's; refuse values that JSON would not return unchanged."""
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
     for value, given in zip(plain, values, strict=True):
         if not isinstance(value, (str, int, float)) or isinstance(given, (np.datetime64, np.timedelta64)):
@@ -197,7 +196,7 @@ def _plain(values: tuple[Any, ...], what: str) -> list[str | int | float | bool]
 
 
 def _parts(header: bytes, arrays: dict[str, np.ndarray]) -> Iterator[bytes | memoryview]:
-    """The file behind the preamble, piece by piece, each followed by its padding."""
+    """The file after the preamble, piece by piece, each followed by its padding."""
     yield header
     yield bytes(-(_PREAMBLE.size + len(header)) % _ALIGNMENT)
     for values in arrays.values():
@@ -218,14 +217,14 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     Parameters
     ----------
     data : bytes or memoryview
-        Memory that nobody changes.
+        Memory that does not change.
     source : str
         What error messages call the model: its file.
 
     Raises
     ------
     ModelFormatError
-        The file is truncated, damaged, or of a newer version. Names the source and the field.
+        The file is truncated, damaged, or of a newer version. The message names the source and the field.
     """
     return _named(memoryview(data), source, tuple(ARRAYS))
 
@@ -233,14 +232,14 @@ def read(data: bytes | memoryview, source: str) -> Forest:
 def read_mapped(file: BufferedReader, source: str) -> Forest:
     """Read gpuqs's own format and leave the leaf values in the file, mapped into memory.
 
-    What is copied is validated as a copy: a file that is overwritten meanwhile, or later, gives other scores at most
-    (with ``precision="fast"`` finite ones, even of leaf values that are not). One that is cut short ends the process by
-    SIGBUS where leaf values are read that it no longer has.
+    Everything else is copied, and the copies are validated: if the file is overwritten meanwhile or later, only scores
+    change (with ``precision="fast"`` they stay finite, even if leaf values are not). If the file is cut short, reading
+    leaf values that it no longer has ends the process by SIGBUS.
 
     Raises
     ------
     ModelFormatError
-        As `read`; or what is open is no file that can be mapped (a pipe, an empty file).
+        As `read`; or ``file`` cannot be mapped (a pipe, an empty file).
     """
     try:
         data = mapped(file)
@@ -260,12 +259,12 @@ def _named(data: memoryview, source: str, in_place: tuple[str, ...]) -> Forest:
         return _read(data, in_place)
     except ModelFormatError as error:
         raise error.at(source) from None
-    except (ValueError, TypeError) as error:  # what a Forest says of fields that do not fit together
+    except (ValueError, TypeError) as error:  # from a Forest whose fields do not fit together
         raise ModelFormatError(f"is damaged: {error}", source=source) from None
 
 
 def check_size(head: bytes, n_bytes: int, source: str) -> None:
-    """Refuse a file of so many bytes by its beginning, before all of them are read, where it states another size.
+    """Refuse a file of ``n_bytes`` bytes whose beginning states another size, before all of it is read.
 
     Raises
     ------
@@ -279,7 +278,7 @@ def check_size(head: bytes, n_bytes: int, source: str) -> None:
 
 
 def _preamble(head: bytes | memoryview, n_bytes: int) -> tuple[int, int]:
-    """The length of the header and the checksum of a file of so many bytes."""
+    """The length of the header and the checksum of a file of ``n_bytes`` bytes."""
     if len(head) < _PREAMBLE.size:
         raise ModelFormatError("the file is cut short; save or copy the model anew")
     magic, version, n_header, size, crc, _ = _PREAMBLE.unpack_from(head)
@@ -328,7 +327,7 @@ def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
 
 
 def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """The arrays, none of which lies over another: views of ``data`` where ``in_place`` names them, else copies."""
+    """The arrays, checked not to overlap: views of ``data`` if ``in_place`` names them, else copies."""
     arrays, places = {}, []
     known = {name: (dtype, ARRAYS[name].n_dimensions) for name, dtype in _DTYPES.items()}
     for name in [name for name in table if "." in name and isinstance(table[name], dict)]:
@@ -342,7 +341,7 @@ def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) 
             raise ModelFormatError(f"has dtype {str(entry.get('dtype'))[:20]!r}, not {dtype!r}", field=name)
         shape, offset = get(entry, "shape", list), entry.get("offset")
         sound = len(shape) == n_dimensions and all(type(n) is int and n >= 0 for n in (*shape, offset))
-        if not sound or 0 in shape[1:]:  # any number of items would lie in no bytes
+        if not sound or 0 in shape[1:]:  # rows of any number would take no bytes
             raise ModelFormatError("has no sound shape and offset", field=name)
         size = prod(shape) * np.dtype(dtype).itemsize
         if offset % _ALIGNMENT or offset + size > len(data):
@@ -361,7 +360,7 @@ def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) 
 
 
 def _check_lengths(arrays: dict[str, np.ndarray], n_features: int, n_outputs: int) -> None:
-    """Refuse what a Forest would take for an array left out, and fill in from what it has not checked yet."""
+    """Refuse arrays that a Forest would take for left out, and fill in from values that it has not checked yet."""
     for name, length in lengths(arrays, n_outputs).items():
         if name in arrays and len(arrays[name]) != length:
             raise ModelFormatError(f"holds {len(arrays[name])} values, not {length}", field=name)

@@ -12,14 +12,14 @@ from gpuqs.ctrs import Ctrs, Projection
 from gpuqs.errors import ModelFormatError
 from gpuqs.formats.fields import get, numbers, whole
 
-#: The arrays: keys (int64 of the same bits), and values row by row (float64).
+#: Names of the arrays: keys (int64 of the same bits), and values row by row (float64).
 KEYS, VALUES = "ctrs.keys", "ctrs.values"
 
 _MOST: Final = int(np.iinfo(np.int32).max)
 
 
 def fields_of(ctrs: Ctrs) -> dict[str, Any]:
-    """What the header says of them."""
+    """The header's field for CTRs."""
     projections = [
         {
             "categories": projection.categories,
@@ -34,7 +34,7 @@ def fields_of(ctrs: Ctrs) -> dict[str, Any]:
 
 
 def arrays_of(ctrs: Ctrs) -> dict[str, npt.NDArray[Any]]:
-    """The arrays beside them, by name."""
+    """The arrays for CTRs, by name."""
     keys, values = [np.zeros(0, np.uint64)], [np.zeros(0)]
     for projection in ctrs.projections:
         keys.append(projection.keys)

@@ -23,9 +23,9 @@ _INPUT_TYPES: Final = {FLOAT: "float", INT32: "int32", INT64: "int64", DOUBLE: "
 _ML: Final = "ai.onnx.ml"
 _OPERATORS: Final = ("TreeEnsembleRegressor", "TreeEnsembleClassifier")
 
-#: Nodes that turn every score into another: their links.
+#: Nodes that transform every score -> their links.
 _LINKS: Final = {"Exp": "exp", "Sigmoid": "sigmoid"}
-#: Nodes of two inputs, of which one may be the constant 1, and that change nothing then.
+#: Nodes of two inputs that change nothing if one of these is the constant 1.
 _PRODUCTS: Final = ("Mul", "Div")
 
 #: Far above any real model; a file may not make us allocate for more.
@@ -44,9 +44,9 @@ class Ensemble:
     input_dtype, integer_dtype : {"float32", "float64"}
         As in `gpuqs.forest.Forest`.
     n_features : int or None
-        Number of columns, where the graph says so.
+        Number of columns, if the graph states it.
     link : str
-        What nodes after the ensemble make of the scores.
+        What nodes after the ensemble apply to the scores.
     largest_is_class : bool
         Whether the graph gives the index of the largest score.
     """
@@ -98,7 +98,7 @@ def find_ensemble(model: Any) -> Ensemble:
 
 
 def _check_texts(model: Any) -> None:
-    """Refuse names that are no UTF-8, which protobuf gives as bytes or not at all."""
+    """Refuse names that are not UTF-8, which protobuf gives as bytes or not at all."""
     graph = model.graph
     try:
         names = [value.name for of in (graph.input, graph.output, graph.initializer, graph.node) for value in of]
@@ -114,7 +114,7 @@ def _check_texts(model: Any) -> None:
 
 
 def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, str, str], int | None]:
-    """Types in which the ensemble compares, documents are cast and integers are cast; and the number of columns."""
+    """Types in which the ensemble compares, and to which documents and integers are cast; and the number of columns."""
     known = {value.name: value.type.tensor_type for value in graph.input}
     for tensor in graph.initializer:
         known.pop(tensor.name, None)
@@ -142,7 +142,7 @@ def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, st
         )
     chain = [kind, *casts]
     compares = "float64" if chain[-1] == DOUBLE else "float32"
-    # Through float32 anywhere: documents are rounded to it. Integers are compared as floats.
+    # If float32 occurs anywhere, documents are rounded to it. Integers are compared as floats.
     rounded = FLOAT in chain or chain[-1] != DOUBLE
     cast = "float32" if rounded else "float64"
     dims = known[name].shape.dim
@@ -153,7 +153,7 @@ def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, st
 
 
 def _outputs(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[str, bool]:
-    """The link that nodes after the ensemble make, and whether they give the index of the largest score."""
+    """The link that nodes after the ensemble apply, and whether they give the index of the largest score."""
     classifier = node.op_type == "TreeEnsembleClassifier"
     labels, scores = (node.output[0], node.output[-1]) if classifier else (None, node.output[0])
     constants = {tensor.name for tensor in graph.initializer}
@@ -186,7 +186,7 @@ def _outputs(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[str, bool]:
 
 
 def _after(maker: Any, link: str, of_labels: bool, ones: set[str]) -> str | None:
-    """The scores' state after one more node: a link, "class", or None where it is not known."""
+    """The scores' state after one more node: a link, "class", or None if it is not known."""
     kind, standard = maker.op_type, maker.domain in ("", "ai.onnx")
     if kind == "ZipMap" and maker.domain == _ML and link != "class" and not of_labels:
         return link
@@ -204,7 +204,7 @@ def _after(maker: Any, link: str, of_labels: bool, ones: set[str]) -> str | None
 
 
 def _ones(graph: Any) -> set[str]:
-    """Names of the constants that are the number 1: what they multiply or divide stays the same."""
+    """Names of the constants that equal 1: multiplying or dividing by them changes nothing."""
     of = {FLOAT: ("float_data", "<f4"), DOUBLE: ("double_data", "<f8")}
     found = set()
     for tensor in graph.initializer:
@@ -218,7 +218,7 @@ def _ones(graph: Any) -> set[str]:
 
 
 def _inputs(node: Any, ones: Collection[str]) -> list[str]:
-    """A node's inputs, but for a 1 by which it multiplies or divides."""
+    """A node's inputs, except for a 1 by which it multiplies or divides."""
     return [
         name
         for i, name in enumerate(node.input)
@@ -229,7 +229,7 @@ def _inputs(node: Any, ones: Collection[str]) -> list[str]:
 def _upstream(
     name: str, ends: dict[str, Any], makers: dict[str, Any], ones: Collection[str] = ()
 ) -> Iterator[Any]:
-    """The nodes that make ``name``, from it up to one of ``ends``, each of one input."""
+    """The nodes that make ``name``, followed upstream to one of ``ends`` or to a node without exactly one input."""
     for _ in range(len(makers) + 1):
         if name in ends:
             return
@@ -245,7 +245,7 @@ def _upstream(
 
 
 def _start(chain: list[Any], name: str, ones: Collection[str] = ()) -> str | None:
-    """The beginning of the chain of nodes that makes ``name``; None where its first node has not one input."""
+    """The beginning of the chain of nodes that makes ``name``; None if its first node has no or several inputs."""
     if not chain:
         return name
     inputs = _inputs(chain[-1], ones)
@@ -253,5 +253,5 @@ def _start(chain: list[Any], name: str, ones: Collection[str] = ()) -> str | Non
 
 
 def _whole(node: Any, name: str, default: int) -> int:
-    """An attribute of a node that is a whole number."""
+    """An integer attribute of a node."""
     return next((int(attribute.i) for attribute in node.attribute if attribute.name == name), default)

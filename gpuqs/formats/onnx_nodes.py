@@ -22,13 +22,14 @@ _OPERATOR_OF_MODE: Final = {
     "BRANCH_NEQ": "!=",
 }
 
-#: AttributeProto.AttributeType of what holds numbers and texts.
+#: AttributeProto.AttributeType of each field that holds numbers or strings.
 _KINDS: Final = {"i": 2, "s": 3, "t": 4, "floats": 6, "ints": 7, "strings": 8}
-#: TensorProto.DataType and the type of its raw bytes.
+#: TensorProto.DataType -> the type of its raw bytes.
 _TENSORS: Final = {1: "<f4", 11: "<f8"}
 _EXTERNAL: Final = 1
 
-#: Most values of all nodes: these, and so many for each weight; a small file may not make us allocate for more.
+#: Upper limit of the values of all nodes: _MAX_VALUES plus _MAX_VALUES_OF_WEIGHT for each weight, so that a small file
+#: cannot make us allocate for more.
 _MAX_VALUES: Final = 1 << 20
 _MAX_VALUES_OF_WEIGHT: Final = 256
 #: Far above any real model.
@@ -36,7 +37,7 @@ _MAX_FEATURES: Final = 1 << 24
 
 
 class Attributes:
-    """The attributes of a node, each of the type that it must have.
+    """The attributes of a node, each checked to have the right type.
 
     Parameters
     ----------
@@ -148,7 +149,7 @@ class Nodes:
             node = int(self._order[twice[0] + 1])
             raise ModelFormatError(f"node {ids[node]} appears twice", tree=int(self.tree[node]), field="nodes_nodeids")
 
-        # Cut, since an array of texts takes the space of the longest for each.
+        # Cut short, since in an array of strings each takes the space of the longest.
         modes = np.array([mode[:16] for mode in self._of_nodes(attributes.strings("nodes_modes"), n, "nodes_modes")])
         self.leaf = modes == "LEAF"
         unknown = ~np.isin(modes, ["LEAF", *_OPERATOR_OF_MODE])
@@ -173,10 +174,10 @@ class Nodes:
         self._kept = self._without_chains()
 
     def _without_chains(self) -> npt.NDArray[np.bool_]:
-        """Make each chain ``x == a``, else ``x == b``, ... with one true child one node; the nodes that stay.
+        """Merge each chain ``x == a``, else ``x == b``, ... with one true child into one node; return which nodes stay.
 
-        Converters write category sets so: without this the true child would have several parents. They agree on
-        where missing values go; of chains that do not, onnxruntime asks some of the nodes and others not.
+        Converters write category sets this way: unmerged, the true child would have several parents. Only nodes that
+        agree on where missing values go are merged; of chains that do not, onnxruntime evaluates only some nodes.
         """
         equal = self._modes == "BRANCH_EQ"
         inner = np.flatnonzero(~self.leaf)
@@ -211,7 +212,7 @@ class Nodes:
         return positions.astype(np.int32)
 
     def find(self, tree: npt.NDArray[np.int64], node_id: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Places of nodes among all nodes, -1 for those that are not there."""
+        """Places of nodes among all nodes, -1 for those that do not exist."""
         rank = np.minimum(np.searchsorted(self._node_ids, node_id), len(self._node_ids) - 1)
         keys = tree * len(self._node_ids) + rank
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -241,7 +242,7 @@ class Nodes:
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
         """Values of all nodes [M, 1] or [M, n_outputs], and the output of each tree.
 
-        One column where every tree adds to one output alone, unless ``vectors`` are asked for.
+        There is one column if every tree adds to only one output, unless ``vectors`` are asked for.
         """
         of_tree = np.zeros(len(self.offsets) - 1, np.int64)
         of_tree[self.tree[weights.node]] = weights.output
@@ -264,7 +265,7 @@ class Nodes:
         place = np.cumsum(self._kept) - 1 - starts[self.tree]  # among the kept nodes of its tree
         try:
             tests = self._tests(nodes, 0)
-        except (ModelFormatError, UnsupportedModelError):  # of which tree?
+        except (ModelFormatError, UnsupportedModelError):  # in which tree?
             for tree, (start, stop) in enumerate(pairwise(starts.tolist())):
                 self._tests(nodes[start:stop], tree)
             raise
@@ -288,7 +289,7 @@ class Nodes:
         order = np.argsort(names)
         operator = operators[order[np.searchsorted(names, self._modes[nodes], sorter=order)]]
         value = np.where(self.leaf[nodes], self._value.dtype.type(0), self._value[nodes])
-        # NaN is unlike any number, whatever the attribute says.
+        # NaN differs from any number, whatever the attribute says.
         missing = self._missing[nodes] | (operator == "!=")
         heads = np.flatnonzero(np.isin(nodes, list(self._also_equal))).tolist() if self._also_equal else []
         more = {head: self._also_equal[int(nodes[head])] for head in heads}

@@ -1,14 +1,14 @@
 """ONNX models of one TreeEnsembleRegressor or TreeEnsembleClassifier (operators of ai.onnx.ml 1 to 4).
 
-The scores are onnxruntime's: float32 (float64 where the ensemble's input is double; onnxruntime rounds these
-to float32 at last), added up in tree order, ``base_values`` last. Raw scores have the same bits as
-onnxruntime's where it adds in that order too, as it does with one thread; where it adds partial sums of
+The scores are onnxruntime's: float32 (float64 if the ensemble's input is double; onnxruntime rounds these
+to float32 at the end), added up in tree order, ``base_values`` last. Raw scores have the same bits as
+onnxruntime's if it adds in that order too, as it does with one thread; if it adds partial sums of
 T trees (few documents, many trees, several threads), they differ by at most
 ``2 T eps (sum of |leaf value| + |base value|)``, eps being 2^-24.
 
-"value" is the operator's scores, bit for bit; of a classifier of two classes with weights for one class, the second
-column (onnxruntime writes -score or 1 - score in the first). As in onnxruntime, LOGISTIC and SOFTMAX change
-nothing in regressors of one target, nor SOFTMAX in classifiers whose weights are all of class id 0.
+"value" is the operator's scores, bit for bit; for a classifier of two classes with weights for one class, it is their
+second column (onnxruntime writes -score or 1 - score in the first). As in onnxruntime, LOGISTIC and SOFTMAX change
+nothing in regressors of one target, and SOFTMAX changes nothing in classifiers whose weights are all of class id 0.
 "leaf" is a leaf's position among the nodes of its tree as the file lists them.
 """
 
@@ -46,14 +46,14 @@ _MODEL_FIELDS: Final = (*range(1, 9), 14, 20, 25, 26)
 
 #: More outputs than any model has; a file may not make us allocate for more.
 _MAX_OUTPUTS: Final = 1 << 16
-#: Longest class label: an array of texts takes the space of the longest for each.
+#: Upper limit of a class label's length: in an array of strings each takes the space of the longest.
 _MAX_LABEL: Final = 1000
 
 
 def recognises(head: bytes) -> bool:
     """Whether a file that begins with ``head`` is a serialised ``onnx.ModelProto``, by its outermost fields.
 
-    Before its version 3 there were no trees; CoreML's files begin alike.
+    Before version 3 of the format there were no trees; CoreML's files begin in a similar way.
     """
     if not re.match(rb"\x08[\x03-\x40][\x12\x1a\x22\x28\x32\x3a\x42]", head):
         return False
@@ -93,7 +93,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     ModelFormatError
         The model is damaged.
     UnsupportedModelError
-        The package onnx is not installed, or the model does what is not evaluated.
+        The package onnx is not installed, or the model does something that is not evaluated.
     """
     try:
         import onnx
@@ -104,7 +104,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
         ) from error
     try:
         model = onnx.ModelProto.FromString(bytes(data))
-    except (DecodeError, UnicodeDecodeError) as error:  # the latter of protobuf without compiled modules
+    except (DecodeError, UnicodeDecodeError) as error:  # the latter from protobuf without compiled modules
         raise ModelFormatError(
             f"is no ONNX model, or is truncated or damaged: {str(error)[:200]}", source=source
         ) from None
@@ -127,7 +127,7 @@ def _forest(model: Any, source: str) -> Forest:
 
 
 def _fields_of(ensemble: Ensemble) -> dict[str, Any]:
-    """What the operator says of a Forest's fields."""
+    """The fields of a Forest that follow from the operator."""
     attributes = Attributes(ensemble.node, ensemble.compares)
     post, aggregate = attributes.text("post_transform", "NONE"), attributes.text("aggregate_function", "SUM")
     average = aggregate == "AVERAGE" and not ensemble.is_classifier
@@ -192,7 +192,7 @@ def _labels(attributes: Attributes) -> tuple[Any, ...]:
 
 
 def _always(nodes: Nodes, weights: Weights, n: int) -> npt.NDArray[np.int64]:
-    """Outputs, of n, that some tree has a weight for in each of its leaves, so that each document gets one."""
+    """Outputs, of n, for which some tree has a weight in each of its leaves, so that each document gets one."""
     key, n_weights = np.unique(nodes.tree[weights.node] * n + weights.output, return_counts=True)
     return np.unique(key[n_weights == np.bincount(nodes.tree[nodes.leaf])[key // n]] % n)
 
@@ -226,7 +226,7 @@ def _two_classes(
     if base.any() and not len(_always(nodes, weights, 2)):
         raise _unsupported("base_values of a class for which a document may meet no weight")
     link = "sigmoid" if post == "LOGISTIC" or (columns == [1] and post == "SOFTMAX") else "identity"
-    # Weights that are never negative are taken for probabilities: the second class is what has more than 1/2.
+    # Weights none of which is negative count as probabilities: the second class is chosen if it has more than 1/2.
     probabilities = not (weights.value < 0).any()
     if probabilities and link == "sigmoid":
         raise _unsupported(f"post_transform {post} beside weights none of which is negative")
@@ -248,7 +248,7 @@ def _both_classes(
         "n_outputs": 2,
         "base_score": np.zeros(2),
         "link": {"LOGISTIC": "ova_sigmoid", "SOFTMAX": "softmax"}.get(post, "identity"),
-        # onnxruntime gives 0 and 1 here, whatever whole numbers the labels are.
+        # onnxruntime gives 0 and 1 here, whatever integers the labels are.
         "classes": labels if isinstance(labels[0], str) else (0, 1),
         "class_rule": "raw",
     }
@@ -263,7 +263,7 @@ def _classes(
         raise ModelFormatError(f"holds {len(base)} values for {n} classes", field="base_values")
     if post == "SOFTMAX_ZERO":
         raise _unsupported(f"post_transform {post}")
-    # Classes without any weight on a document's way are never the largest: no such document may exist.
+    # A class without any weight in a document's exit leaves is never chosen: no such document may exist.
     share = np.bincount(weights.node, weights.value > 0, len(nodes.leaf))
     positive = not (weights.value < 0).any() and (share[nodes.leaf] > 0).all()
     if not len(base) and len(_always(nodes, weights, n)) != n and not positive:

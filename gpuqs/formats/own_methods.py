@@ -1,4 +1,4 @@
-"""Live objects whose predictions are not their library's: subclasses and objects with methods of their own."""
+"""Refuse live objects that may not predict as their library does: subclasses, and objects with their own methods."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Any, Final
 
 from gpuqs.errors import UnsupportedModelError
 
-#: Where classes come from, beside the library itself, whose methods are not an object's own.
+#: Packages besides the library itself whose methods do not count as an object's own.
 _BASES: Final = ("sklearn", "builtins")
 
-#: What a class may do in its own way: it concerns training, or names the parameters of the object.
+#: Methods that a class may define itself: they concern training, or name the parameters of the object.
 _FREE: Final = frozenset(("__init__", "get_params", "set_params", "_get_param_names"))
 
-#: Where properties, scikit-learn's decorators, class methods and Python's wrappers keep what they wrap.
+#: Attributes in which properties, scikit-learn's decorators, class methods and Python's wrappers keep what they wrap.
 _WRAPPED: Final = ("fget", "fn", "__func__", "__wrapped__")
 
-#: Methods that come before all others.
+#: Methods that are called for every attribute access, before all others.
 _BEFORE_ALL: Final = ("__getattribute__", "__getattr__")
 
 
 def refuse_own_methods(obj: Any, package: str, names: Iterable[str]) -> None:
-    """Refuse an object one of whose methods is not its library's, and so may predict something else.
+    """Refuse an object with a method that is not its library's, as it may predict something else.
 
-    Watched are the methods given, and what of the object they use, and that in turn.
+    The given methods are checked, and the members of the object that they use, directly or indirectly.
 
     Parameters
     ----------
     obj : object
     package : str
-        The library's, as "lightgbm".
+        The library's, such as "lightgbm".
     names : iterable of str
-        Methods that say what the object predicts.
+        Methods that determine what the object predicts.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def refuse_own_methods(obj: Any, package: str, names: Iterable[str]) -> None:
 
 
 def _is_of_library(obj: Any, name: str, of_library: tuple[str, ...]) -> bool:
-    """Whether the library's own code may mean that member of the object: it names members of other objects, too."""
+    """Whether a name in the library's code may mean a member of this object; it may be one of another object."""
     if name.startswith("_") or name.endswith("_") or name in getattr(obj, "__dict__", ()):
         return True
     members = [vars(base) for base in type(obj).__mro__ if _package(base.__module__) in of_library]
@@ -77,7 +77,7 @@ def _is_of_library(obj: Any, name: str, of_library: tuple[str, ...]) -> bool:
 
 @lru_cache(64)
 def _watched(kind: type, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the names that a class has, then what else of the class their code names, and that in turn."""
+    """The names that a class has, then the members of the class that their code names, directly or indirectly."""
     found: dict[str, None] = {}
     left = list(names)
     while left:
@@ -90,7 +90,7 @@ def _watched(kind: type, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _codes_of(member: Any) -> Iterator[CodeType]:
-    """The code of a method, or of what gives a property; of what it wraps, and of functions in it, too."""
+    """The code of a method or property, of what it wraps, and of the functions within."""
     codes = [part.__code__ for part in _layers(member) if isinstance(part, FunctionType)]
     while codes:
         code = codes.pop()
@@ -99,7 +99,7 @@ def _codes_of(member: Any) -> Iterator[CodeType]:
 
 
 def _layers(member: Any) -> list[Any]:
-    """A member of a class, where it can be called or gives what can, and what it wraps, and that in turn."""
+    """A member of a class if it is callable or a descriptor, and all that it wraps, directly or indirectly."""
     found: list[Any] = []
     left = [member]
     while left:
@@ -111,7 +111,7 @@ def _layers(member: Any) -> list[Any]:
 
 
 def _origin(part: Any) -> str:
-    """The package whose code runs; a function's own ``__module__`` does not tell, as `functools.wraps` copies it."""
+    """The package whose code runs; a function's ``__module__`` does not show it, as `functools.wraps` copies that."""
     kind = type(part)
     if isinstance(part, (type, BuiltinFunctionType)):
         return _package(part.__module__)

@@ -2,10 +2,10 @@
 
 QuickRank holds documents and thresholds as float32, numbers features from 1 (feature i is column
 i - 1, as in its svmlight files) and goes left where ``x <= threshold``, so that NaN goes right. It
-adds ``leaf * weight`` tree by tree to a float64 that starts at 0; where its compiler fuses that
-multiplication with the addition, its scores differ from these in the last places.
+adds ``leaf * weight`` tree by tree to a float64 that starts at 0; if its compiler fuses that
+multiplication with the addition, its scores differ from gpuqs's in the last places.
 
-It gives leaves no numbers: here they are numbered within their tree in the order of the file.
+It does not number leaves: here they are numbered within their tree in the order of the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FEATURES: Final = {
     "raw scores": "float64 sums in tree order",
 }
 
-#: The elements that are read inside each element; others are passed over, or refused (see `start`).
+#: The elements that are read inside each element; others are ignored, or refused (see `start`).
 _READ: Final = {
     "": ("ranker",),
     "ranker": ("info", "ensemble"),
@@ -70,7 +70,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     ModelFormatError
         Names the source, the line, the tree and the field.
     UnsupportedModelError
-        A ranker that is no ensemble of trees (RankBoost, coordinate ascent, line search).
+        A ranker that is not an ensemble of trees (RankBoost, coordinate ascent, line search).
     """
     with naming(source):
         reader = _Reader()
@@ -80,10 +80,10 @@ def read(data: bytes | memoryview, source: str) -> Forest:
 
 @dataclass(slots=True)
 class _Split:
-    """A <split> whose end is still to come."""
+    """A <split> whose end tag is still to come."""
 
     side: str
-    #: Its number among the tree's nodes, from the first sign that it is one and no leaf.
+    #: Its number among the tree's nodes, given at the first sign that it is a node and not a leaf.
     node: int = -1
     feature: int | None = None
     threshold: float | None = None
@@ -93,15 +93,15 @@ class _Split:
 
 
 class _Reader:
-    """Takes the tags in file order; nodes and leaves are numbered as they come, parents first."""
+    """Handles the tags in file order; nodes and leaves are numbered as they come, parents first."""
 
     def __init__(self) -> None:
         self.path: list[str] = [""]
-        self.passed_over = 0  # open elements from the outermost one that is not read
+        self.passed_over = 0  # number of open elements from the outermost ignored one on
         self.splits: list[_Split] = []
         self.kind = ""
         self.ensembles = 0
-        self.roots = 0  # of the present tree
+        self.roots = 0  # of the current tree
         self.weight = array("d")
         self.n_nodes = array("q")
         self.n_leaves = array("q")
@@ -113,7 +113,7 @@ class _Reader:
 
     @property
     def tree(self) -> int | None:
-        """The present tree, for error messages."""
+        """The current tree, for error messages."""
         return len(self.weight) - 1 if len(self.weight) else None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:

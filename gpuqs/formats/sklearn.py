@@ -8,8 +8,8 @@ them as float64; all add float64 values up in tree order. What "value" means:
 - regressors: ``predict``;
 - IsolationForest: ``score_samples``.
 
-"raw" of the boosted ones is their ``decision_function``; of forests, the sum that ``predict`` divides by the
-number of trees. "leaf" is what ``apply`` gives: a leaf's number among all nodes of its tree (of
+For the boosted ones, "raw" is their ``decision_function``; for forests, the sum that ``predict`` divides by
+the number of trees. "leaf" is what ``apply`` gives: a leaf's number among all nodes of its tree (for
 HistGradientBoosting*, which have no ``apply``, among the nodes of its predictor).
 """
 
@@ -48,10 +48,10 @@ FEATURES: Final = {
 #: The first bytes of an object's pickle: its protocol, and the object's class or (from 4 on) a frame.
 _PICKLE: Final = re.compile(rb"\x80([\x02\x03]c|[\x04\x05]\x95)")
 
-#: Methods that say what an estimator predicts; another library's own would say something else.
+#: Methods that determine what an estimator predicts; a subclass of another library may have its own.
 _METHODS: Final = ("predict", "predict_proba", "decision_function", "score_samples", "apply")
 
-#: Strategies of ``sklearn.dummy`` estimators whose predictions depend on no document and no chance.
+#: Strategies of ``sklearn.dummy`` estimators whose predictions depend neither on the document nor on chance.
 _CONSTANT: Final = ("prior", "most_frequent", "uniform", "constant", "mean", "median", "quantile")
 
 
@@ -71,7 +71,7 @@ def read(data: bytes | memoryview, source: str) -> NoReturn:
     Raises
     ------
     UnsupportedModelError
-        Always; it says how to pass the model instead.
+        Always; the message says how to pass the model instead.
     """
     raise UnsupportedModelError(
         f"{source}: is a pickle, which gpuqs never loads, since that would run the code in it; if you trust it, "
@@ -87,7 +87,7 @@ def from_object(obj: Any) -> Forest | None:
     ModelFormatError
         The estimator is not fitted.
     UnsupportedModelError
-        An estimator, or something in it, that is not evaluated; says which, and how to mend it.
+        An estimator, or something in it, that is not evaluated; the message says which, and what to do instead.
     """
     kinds = {kind.__name__ for kind in type(obj).__mro__ if kind.__module__.partition(".")[0] == "sklearn"}
     source = f"{type(obj).__module__.partition('.')[0]}.{type(obj).__name__}"
@@ -96,7 +96,7 @@ def from_object(obj: Any) -> Forest | None:
         if "BaseEstimator" in kinds and ("Pipeline" in kinds or source.startswith("sklearn.")):
             raise UnsupportedModelError(f"{source}: {_mend(kinds)}")
         return None
-    # Of parts of one class with members of the same names, one is asked: an ensemble has hundreds.
+    # Of parts with the same class and the same members, only one is checked: an ensemble has hundreds.
     for part in {(id(type(part)), *getattr(part, "__dict__", ())): part for part in (obj, *_parts(obj))}.values():
         refuse_own_methods(part, "sklearn", _METHODS)
     try:
@@ -114,10 +114,17 @@ def from_object(obj: Any) -> Forest | None:
         )
     except ModelFormatError as error:
         raise error.at(source) from error.__cause__
-    except (ValueError, TypeError, LookupError, AttributeError) as error:  # as of trees taken out, or put in
+    except (ValueError, TypeError, LookupError, AttributeError) as error:  # if trees were taken out or put in, say
         raise ModelFormatError(
             f"the estimator's parts do not fit together ({error}); pass it as fit left it", source=source
         ) from error
+
+
+#: Classes, or their bases, whose ``estimators_`` may be replaced by others that predict the same.
+_COMBINING: Final = {
+    *("_BaseHeterogeneousEnsemble", "_MultiOutputEstimator", "_BaseChain", "BaseBagging"),
+    *("OneVsRestClassifier", "OneVsOneClassifier"),
+}
 
 
 def _mend(kinds: set[str]) -> str:
@@ -135,11 +142,21 @@ def _mend(kinds: set[str]) -> str:
             "is not read, only the regressor in it: pass estimator.regressor_, and give what it predicts to "
             "estimator.transformer_.inverse_transform"
         )
+    if "CalibratedClassifierCV" in kinds:
+        return (
+            "is not read, only the estimators in it: for each in model.calibrated_classifiers_, set "
+            "each.estimator = gpuqs.sklearn.wrap(each.estimator)"
+        )
+    if kinds & _COMBINING:
+        return (
+            "is not read, only the estimators in it: set "
+            "model.estimators_ = [gpuqs.sklearn.wrap(each) for each in model.estimators_]"
+        )
     return f"is not read; of scikit-learn's estimators these are: {', '.join(_READERS)}"
 
 
 def _parts(obj: Any) -> Iterator[Any]:
-    """The estimators and trees that an estimator asks when it predicts."""
+    """The estimators and trees that an estimator uses when it predicts."""
     for name in ("estimators_", "_predictors"):
         for stage in getattr(obj, name, ()):
             yield from stage if isinstance(stage, (list, np.ndarray)) else [stage]
@@ -185,11 +202,11 @@ def _averaged(estimators: list[Any], model: Any, source: str) -> dict[str, Any]:
 
 
 def _probabilities(value: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The answer of a tree's ``predict_proba`` for each node [M, n_classes]."""
+    """What a tree's ``predict_proba`` gives for each node [M, n_classes]."""
     total = value.sum(axis=1, keepdims=True)
     if np.allclose(total, 1.0):
         return value
-    total[total == 0.0] = 1.0  # up to 1.3 weights of samples are stored, and divided at prediction
+    total[total == 0.0] = 1.0  # up to 1.3, weights of samples are stored, and divided at prediction
     shares: npt.NDArray[np.float64] = value / total
     return shares
 
@@ -211,7 +228,7 @@ def _of_gradient_boosting(model: Any, source: str) -> dict[str, Any]:
         table_of_tree(estimator.tree_, np.asarray(estimator.tree_.value[:, 0], np.float64), missing=False)
         for estimator in stages.ravel()
     ]
-    # Its own arithmetic; any document will do, since all start alike.
+    # By scikit-learn's own arithmetic; any document will do, since all start at the same score.
     base_score = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))
     link, link_scale = "identity", 1.0
     if hasattr(model, "classes_"):
@@ -249,7 +266,7 @@ def _of_isolation_forest(model: Any, source: str) -> dict[str, Any]:
         tree = estimator.tree_
         length = node_depths(tree) + 1.0 + average_path_length(np.asarray(tree.n_node_samples)) - 1.0
         table = table_of_tree(tree, length[:, None])
-        if len(columns) < n_features:  # of all features the estimator takes the columns as they come
+        if len(columns) < n_features:  # an estimator of all features uses the columns as they come
             table = replace(table, feature=np.asarray(columns)[np.where(table.leaf, 0, table.feature)])
         tables.append(table)
     return {
@@ -264,7 +281,7 @@ def _of_isolation_forest(model: Any, source: str) -> dict[str, Any]:
 
 
 def average_path_length(n_samples: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Mean length of an unsuccessful search in a binary search tree of so many keys, as scikit-learn rounds it."""
+    """Mean length of an unsuccessful search in a binary search tree of ``n_samples`` keys, as in scikit-learn."""
     n = np.maximum(n_samples, 3).astype(np.float64)
     length = 2.0 * (np.log(n - 1.0) + np.euler_gamma) - 2.0 * (n - 1.0) / n
     return np.where(n_samples > 2, length, n_samples == 2)

@@ -1,9 +1,9 @@
 """Live HistGradientBoosting* estimators of scikit-learn.
 
 They compare float64 documents with float64 thresholds and start their sums at the baseline.
-Categorical columns are put first and numbered by an encoder of their own before the trees see
-them; here the trees' tests are put on the user's columns and values instead. Categories that the
-encoder has not seen become NaN there, and so go wherever the node sends missing values.
+An encoder of their own puts categorical columns first and numbers their categories before the trees see
+them; here the trees' tests are translated to the user's columns and values instead. Categories that the
+encoder has not seen become NaN in scikit-learn, and so go wherever the node sends missing values.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, WHOLE_CODES
 from gpuqs.formats.growing import offsets
 from gpuqs.formats.sklearn_trees import NodeTable, forest_arrays
 
-#: Whole numbers below this are tested as they are: a category set takes a bit for each.
+#: Integers below this are tested as they are: a category set takes a bit for each.
 _MAX_CODE: Final = 1 << 16
 
-#: Classes of ``estimator._loss.link``: our link and its scale.
+#: Class of ``estimator._loss.link`` -> our link and its scale.
 _LINKS: Final = {
     "IdentityLink": ("identity", 1.0),
     "LogLink": ("exp", 1.0),
@@ -41,9 +41,9 @@ class _Columns:
     column : int64 [F]
         Column of each of the trees' features.
     codes : dict of int64 [n_categories]
-        Of a categorical feature (by column): the number by which documents know each category.
+        By column of a categorical feature: the number that stands for each category in documents.
     categories : tuple
-        As in `gpuqs.forest.Forest`: of the columns whose categories are texts.
+        As in `gpuqs.schema.Schema`, for the columns whose categories are strings.
     """
 
     column: npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ class _Columns:
 
 
 def hist_fields(model: Any, source: str) -> dict[str, Any]:
-    """What a fitted HistGradientBoosting* estimator says of a Forest's fields.
+    """The fields of a Forest that follow from a fitted HistGradientBoosting* estimator.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def _table(predictors: list[Any], columns: _Columns) -> NodeTable:
     nan_left = nodes["missing_go_to_left"].astype(bool)
     column = columns.column[nodes["feature_idx"]]
     routing = np.where(nan_left, NAN_LEFT, 0)
-    # The set holds what goes the other way than missing values: all else goes with them.
+    # The set holds the categories that go the other way than missing values; all others go with these.
     routing[categorical] |= CATEGORICAL | WHOLE_CODES
     routing[categorical & nan_left] |= SET_RIGHT
     sets = []
@@ -142,7 +142,7 @@ def _columns(model: Any, source: str) -> _Columns:
     names = getattr(model, "feature_names_in_", range(n_features))
     codes, texts = {}, {}
     for column, values in zip(categorical.tolist(), encoder.categories_, strict=True):
-        known = [value for value in np.asarray(values).tolist() if value == value]  # without NaN, the last
+        known = [value for value in np.asarray(values).tolist() if value == value]  # without NaN, which comes last
         if all(isinstance(value, str) for value in known):
             texts[column] = tuple(known)
             codes[column] = np.arange(len(known))
@@ -156,9 +156,9 @@ def _columns(model: Any, source: str) -> _Columns:
 
 
 def _whole_numbers(known: list[Any], what: str) -> npt.NDArray[np.int64]:
-    """The categories as the numbers that they are."""
+    """The categories as integers, which they must be."""
     odd = [value for value in known if not isinstance(value, str)]
-    if len(odd) == len(known):  # no texts among them, which would make every number the odd one
+    if len(odd) == len(known):  # no strings among them, with which every number would be odd
         odd = [value for value in known if not _is_code(value)]
     if odd:
         raise UnsupportedModelError(

@@ -14,7 +14,7 @@ from gpuqs.errors import ModelFormatError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT
 from gpuqs.formats.growing import GrowingForest, offsets
 
-#: Trees are taken together until they have so many nodes: few calls, and little memory for what passes.
+#: Trees are converted together once they have at least this many nodes: few calls, and little temporary memory.
 _BLOCK_NODES: Final = 1 << 12
 
 
@@ -25,7 +25,7 @@ class NodeTable:
     Parameters
     ----------
     leaf : bool [M]
-        Which nodes are leaves; what the other fields but ``value`` hold for them is ignored.
+        Which nodes are leaves; what fields other than ``value`` hold for them is ignored.
     left, right : integer [M]
         Numbers of a node's children.
     feature : integer [M]
@@ -63,7 +63,7 @@ def table_of_tree(tree: Any, value: npt.NDArray[np.float64], *, missing: bool = 
     tree : sklearn.tree._tree.Tree
     value : float64 [M, K]
     missing : bool
-        Whether NaN goes where the tree says (which it does since scikit-learn 1.3), not right.
+        Whether NaN goes where the tree says (as it does since scikit-learn 1.3), instead of right.
     """
     left = np.asarray(tree.children_left, np.int64)
     nan_left = np.asarray(getattr(tree, "missing_go_to_left", np.zeros(len(left), np.uint8)), bool)
@@ -101,7 +101,7 @@ def forest_arrays(tables: Iterable[NodeTable]) -> dict[str, np.ndarray]:
 
 
 def _blocks(tables: Iterable[NodeTable]) -> Iterator[NodeTable]:
-    """The tables, as many at a time as make a block."""
+    """The tables, joined into blocks of trees."""
     block: list[NodeTable] = []
     n_nodes = 0
     for table in tables:
@@ -115,7 +115,7 @@ def _blocks(tables: Iterable[NodeTable]) -> Iterator[NodeTable]:
 
 
 def _joined(tables: list[NodeTable]) -> NodeTable:
-    """Some tables, which are of values alike, as one."""
+    """Some tables, with values of equal width, as one."""
     if len(tables) == 1:
         return tables[0]
     names = "leaf", "left", "right", "feature", "threshold", "routing", "value"
@@ -125,7 +125,7 @@ def _joined(tables: list[NodeTable]) -> NodeTable:
 
 
 def _canonical(table: NodeTable, first_tree: int) -> dict[str, np.ndarray]:
-    """What the trees of a table add to a Forest's arrays; sizes for offsets."""
+    """What the trees of a table add to a Forest's arrays, with sizes instead of offsets."""
     columns = (np.asarray(column, np.int64) for column in (table.left, table.right, table.feature))
     routing = np.asarray(table.routing, np.uint8)
     leaf, value = table.leaf.view(np.uint8), np.asarray(table.value, np.float64)

@@ -4,9 +4,9 @@ Scores are those of ``treelite.gtil.predict``: sums in the type of the leaf outp
 by the number of trees where they are averaged, base scores last, as float64. Raw scores have the same bits. gtil
 takes documents of the leaf outputs' type only: a float32 model casts documents to float32 here.
 
-Outputs stand as in gtil's answer [rows, targets, classes], the last two axes made one. "raw" is the margin, in
-models that average the average. "leaf" is what ``treelite.gtil.predict_leaf`` gives. Treelite has no
-classes: "class" is the largest or the likeliest of what it gives.
+Outputs are ordered as in gtil's answer [rows, targets, classes], the last two axes made one. "raw" is the margin; in
+models that average, it is the average. "leaf" is what ``treelite.gtil.predict_leaf`` gives. Treelite has no
+classes: "class" is the largest or the likeliest of its outputs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FEATURES: Final = {
     "raw scores": "same bits as `treelite.gtil`'s",
 }
 
-#: Postprocessors: our link, and what the factor inside it is called (negative and inverse: ratio_c).
+#: Postprocessor -> our link, and the name of the factor inside it (ratio_c becomes its negative inverse).
 _LINKS: Final = {
     "identity": ("identity", ""),
     "identity_multiclass": ("identity", ""),
@@ -110,7 +110,7 @@ def _forest(document: Any) -> Forest:
     width = int(n_classes.max())
     if n_targets * width > _MAX_OUTPUTS:
         raise ModelFormatError(f"{n_targets} targets of {width} classes are too many", field="num_class")
-    #: Which of the outputs [targets x classes] there are.
+    #: Which of the outputs [targets x classes] exist.
     real = (np.arange(width) < n_classes[:, None]).ravel()
     trees = get(document, "trees", list)
     if not trees:
@@ -192,7 +192,7 @@ def _outputs_of_trees(document: Any, n_trees: int, n_targets: int, width: int) -
 def _check_average(
     outputs: list[npt.NDArray[np.int64]], base: npt.NDArray[np.float64], real: npt.NDArray[np.bool_]
 ) -> None:
-    """Averages that a Forest can express: over as many trees for each output, and nothing added to them."""
+    """Check that a Forest can express the averages: the same number of trees for each output, and no base scores."""
     n_trees = np.bincount(np.concatenate(outputs), minlength=len(real))
     scalar = all(len(places) == 1 for places in outputs)
     if (n_trees[real] != (len(outputs) / len(real) if scalar else len(outputs))).any():

@@ -25,22 +25,23 @@ from gpuqs.formats.sklearn_trees import NodeTable
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
 #: Far above any real model; a file may not make us allocate for more.
 MAX_FEATURES: Final = 1 << 24
-#: Most values of all nodes: these, and so many for each that is listed; a small file may not ask for more.
+#: Upper limit of the values of all nodes: _MAX_VALUES plus _MAX_VALUES_OF_LISTED for each listed one, so that a small
+#: file cannot ask for more.
 _MAX_VALUES: Final = 1 << 20
 _MAX_VALUES_OF_LISTED: Final = 256
-#: A node of the file: of a numeric one also the place of its comparison among `OPERATORS`.
+#: A node of the file; ``operator`` is the place of a numeric node's comparison among `OPERATORS`.
 _NODE: Final = np.dtype(
     [(name, "?") for name in ("leaf", "numeric", "default_left")]
     + [("operator", "u1"), *((name, "i4") for name in ("left", "right", "feature")), ("threshold", "f8")]
 )
-#: Trees are converted together until they have so many values: few calls, and little memory for what passes.
+#: Trees are converted together once they have about this many values: few calls, and little temporary memory.
 _BLOCK_VALUES: Final = 1 << 15
-#: A tree takes as much memory beside its values as so many values.
+#: A tree's memory besides its values, counted in values.
 _TREE_VALUES: Final = 64
 
 
 def flag(obj: Any, key: str, tree: int | None = None) -> bool:
-    """A field that is true or false; false where it is absent."""
+    """A field that is true or false; false if it is absent."""
     value = obj.get(key, False)
     if not isinstance(value, bool):
         raise ModelFormatError("is not true or false", tree=tree, field=key)
@@ -66,9 +67,9 @@ class Columns:
 
 
 def condensed(obj: dict[str, Any]) -> dict[str, Any]:
-    """An object of the file; a tree's nodes as `Columns`, which take a fraction of the memory, where they are sound."""
+    """An object of the file; a tree's nodes as `Columns`, which take a fraction of the memory, if they are sound."""
     if isinstance(obj.get("nodes"), list):
-        with suppress(ModelFormatError):  # said again when the tree's number is known
+        with suppress(ModelFormatError):  # raised again when the tree's number is known
             obj["nodes"] = _columns(obj["nodes"], None)
     return obj
 
@@ -105,7 +106,7 @@ def tables_of(
         if not scalar:
             value = np.zeros((len(table.leaf), n_outputs))
             value[:, places] = table.value
-            value[:, ~real] = 0.0  # gtil adds nothing to classes that a target has not
+            value[:, ~real] = 0.0  # gtil adds nothing to classes that a target does not have
             table = NodeTable(**{**vars(table), "value": value})
         yield table
 
@@ -128,7 +129,7 @@ def _table_of_block(block: list[Columns], first: int, width: int, dtype: np.dtyp
     )
     try:
         return _table(joined, starts, first, dtype)
-    except (ModelFormatError, UnsupportedModelError):  # of which tree?
+    except (ModelFormatError, UnsupportedModelError):  # in which tree?
         for number, columns in enumerate(block, first):
             _table(columns, np.array([0, len(columns.nodes)]), number, dtype)
         raise
@@ -143,7 +144,7 @@ def _columns(nodes: list[Any], tree: int | None) -> Columns:
         values: list[Any] = [node.get(key) for node in of]
         if {*map(type, values)} <= {int} and 0 <= min(values, default=0) <= max(values, default=0) <= high:
             return np.frombuffer(array("q", values), np.int64)
-        return np.array([whole(node, key, 0, high, tree=tree) for node in of], np.int64)  # texts; or says which not
+        return np.array([whole(node, key, 0, high, tree=tree) for node in of], np.int64)  # strings; or raises for which
 
     places = wholes("node_id", nodes, _INT32_MAX)
     if (places != np.arange(n)).any():
@@ -226,7 +227,7 @@ def _operator(node: dict[str, Any], tree: int | None) -> int:
 def _category_codes(codes: npt.NDArray[np.int64], tree: int, dtype: np.dtype) -> npt.NDArray[np.int64]:
     if ((codes < 0) | (codes >= 1 << 32)).any():
         raise ModelFormatError("holds a code outside of uint32", tree=tree, field="category_list")
-    # Treelite takes larger values for no category: float32 has no odd ones above.
+    # Treelite treats larger values as no category: float32 cannot hold odd integers above.
     return codes[codes <= 1 << 24] if dtype == np.float32 else codes
 
 

@@ -61,16 +61,16 @@ _OBJECTIVES: Final = {
     "binary:hinge": ("hinge", "margin"),
 }
 
-#: XGBoost's numbers for the types of whole-number categories.
+#: XGBoost's numbers for the types of integer categories.
 CATEGORY_TYPES: Final = {9: "i1", 10: "u1", 11: "i2", 12: "u2", 13: "i4", 14: "u4", 15: "i8", 16: "u8"}
 
-#: Methods that say what a live object predicts, and by which it is read.
+#: Methods that determine what a live object predicts, and those by which it is read.
 _METHODS: Final = (
     *("predict", "predict_proba", "decision_function", "inplace_predict", "apply"),
     *("get_booster", "save_raw"),
 )
 
-#: How the old binary form begins: up to XGBoost 1.0 with numbers, and behind them the objective and the booster.
+#: How the old binary form begins: up to XGBoost 1.0 with numbers, followed by the objective and the booster.
 _OLD_BINARY: Final = re.compile(rb"binf|(?s:.{136})[\x01-\x40]\0{7}[\w:]{1,64}[\x04-\x08]\0{7}(?:gbtree|gblinear|dart)")
 
 #: Far above any real model, and small enough to sum up for each of a block of documents.
@@ -103,7 +103,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
     ModelFormatError
         The model is damaged or hostile.
     UnsupportedModelError
-        The model is sound but is no ensemble of trees.
+        The model is sound but is not an ensemble of trees.
     """
     with naming(source):
         if _OLD_BINARY.match(data):
@@ -115,7 +115,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
 
 
 def _refuse_old(source: str) -> None:
-    """Refuse live models of releases that give no JSON of them."""
+    """Refuse live models of releases that cannot export them as JSON."""
     library = sys.modules.get("xgboost")
     if library is not None and "raw_format" not in signature(library.Booster.save_raw).parameters:
         raise UnsupportedModelError(
@@ -127,9 +127,9 @@ def _refuse_old(source: str) -> None:
 def from_object(obj: Any) -> Forest | None:
     """The Forest of an ``xgboost.Booster`` or ``XGBModel``; None for anything else.
 
-    As their own ``predict`` do by default, a Booster takes all trees, an XGBModel stops at the
-    best iteration where there is one. "value" is what the Booster's ``predict`` gives, and of an
-    XGBClassifier always what ``predict_proba`` does (of two classes: the second's probability).
+    As in their own ``predict`` by default, a Booster uses all trees, and an XGBModel stops at the
+    best iteration if there is one. "value" is what the Booster's ``predict`` gives; for an
+    XGBClassifier it is always what ``predict_proba`` gives (for two classes, the second's probability).
     """
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(obj).__mro__}
     if kinds & {("xgboost", "Booster"), ("xgboost", "XGBModel")}:
@@ -149,7 +149,7 @@ def from_object(obj: Any) -> Forest | None:
     missing = _missing(obj.missing, source, forest.has_categories or forest.schema.has_categories)
     if missing is not None:
         forest = replace(forest, schema=replace(forest.schema, missing=missing))
-    if ("xgboost", "XGBClassifier") in kinds and forest.link == "argmax":  # it makes probabilities of margins itself
+    if ("xgboost", "XGBClassifier") in kinds and forest.link == "argmax":  # which applies softmax itself
         forest = replace(forest, link="softmax")
     best = forest.best_iteration
     if best is None or best + 1 >= forest.n_iterations:
@@ -159,7 +159,7 @@ def from_object(obj: Any) -> Forest | None:
 
 
 def _missing(value: Any, source: str, beside_categories: bool) -> float | None:
-    """The number that an estimator's ``missing`` makes missing beside NaN, if it says one."""
+    """The number that an estimator's ``missing`` declares missing besides NaN, if there is one."""
     if value is None or (isinstance(value, Real) and value != value):
         return None
     why = " beside categories" if beside_categories else ""
@@ -172,7 +172,7 @@ def _missing(value: Any, source: str, beside_categories: bool) -> float | None:
             f"{source}: missing={value!r} is not supported{why}; "
             f"replace {value!r} by NaN in the documents, and pass the model's get_booster()"
         )
-    return rounded_once(repr(float(value)))  # XGBoost passes it on as decimals
+    return rounded_once(repr(float(value)))  # XGBoost passes it on as a decimal string
 
 
 def _parse(data: bytes | memoryview) -> Any:
@@ -212,10 +212,10 @@ def _forest(document: Any) -> Forest:
     weight: Any = np.ones(n_trees, np.float32)
     if kind == "dart":
         weight = get(booster, "weight_drop", list)
-    elif version >= (3, 3):  # which has no booster of its own for DART
+    elif version >= (3, 3):  # which has no separate booster for DART
         weight = booster.get("weight_drop", model.get("weight_drop", weight))
     weight = numbers(weight, "weight_drop", np.float32)
-    weight = weight[:n_trees]  # process_type="update" appends some that no tree has
+    weight = weight[:n_trees]  # process_type="update" appends some that belong to no tree
     output = numbers(get(model, "tree_info", list), "tree_info", np.int64)
     for name, values in (("weight_drop", weight), ("tree_info", output)):
         if len(values) != n_trees:
@@ -260,7 +260,7 @@ def _version(document: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _link_and_space(objective: str, n_outputs: int, version: tuple[int, ...]) -> tuple[str, str]:
-    """The objective's link, and the space of its base score, by `_OBJECTIVES` and what several levels change."""
+    """The objective's link, and the space of its base score: as in `_OBJECTIVES`, except for several levels."""
     if n_outputs > 1 and objective == "reg:expectileerror":
         return "expectiles", "expectiles"
     if n_outputs > 1 and objective == "reg:quantileerror" and version >= (3, 4):
@@ -282,16 +282,16 @@ def _categories(
 
 
 def _column_categories(column: Any, whole_texts: bool) -> tuple[Any, ...] | None:
-    """The categories of one column: whole numbers, or texts as UTF-8 bytes one after another.
+    """The categories of one column: integers, or strings as UTF-8 bytes one after another.
 
-    None where the column had none, empty where they are lost: before 3.4, XGBoost cuts texts of pandas frames by
-    characters, not bytes, and which these are is not told. 3.4 keeps what is cut in a file of before.
+    None if the column had none, empty if they are lost: before 3.4, XGBoost cuts strings of pandas frames by
+    characters, not bytes, and does not say which frames were pandas's. 3.4 keeps the cut strings of older files.
     """
     values = numbers(get(column, "values", list), "cats.enc.values", np.int64)
     offsets = numbers(get(column, "offsets", list, []), "cats.enc.offsets", np.int64)
     if len(offsets) == 0:
         kind = CATEGORY_TYPES.get(whole(column, "type", 0, _INT32_MAX, 0), "i8")
-        if kind in ("u1", "u2", "u4"):  # UBJSON, short of unsigned numbers, has signed ones of the same bits
+        if kind in ("u1", "u2", "u4"):  # UBJSON lacks unsigned types: it has signed numbers of the same bits
             values &= int(np.iinfo(kind).max)
         return tuple(values.tolist()) or None
     if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
@@ -319,7 +319,7 @@ def _iterations(model: dict[str, Any], n_trees: int, trees_at_once: int) -> npt.
 
 
 def _best_iteration(learner: dict[str, Any]) -> int | None:
-    """The best iteration of early stopping, from the text that XGBoost keeps; users may set any other."""
+    """The best iteration of early stopping, from the string that XGBoost keeps; users may set any other."""
     text = get(learner, "attributes", dict, {}).get("best_iteration")
     return int(text) if isinstance(text, str) and re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
 
@@ -343,18 +343,18 @@ def _base_margin(
         raise ModelFormatError(f"{len(base)} values for {n_outputs} outputs", field="base_score")
     base = np.broadcast_to(base, n_outputs)
     if not fitted and (3, 1) <= version < (3, 5) and whole(param, "boost_from_average", 0, 1, 1):
-        space = "margin"  # a stopgap until the first round, which never came
+        space = "margin"  # a placeholder until the first round, which never came
     if objective == "binary:logitraw" and () < version < (1, 3):
         space = "probability"  # a margin only since 1.3
     if space == "probability":
-        if version >= (3, 2):  # which began to keep it off 0 and 1
+        if version >= (3, 2):  # which began to keep it away from 0 and 1
             base = np.clip(base, np.float32(1e-6), np.float32(1) - np.float32(1e-6))
         with np.errstate(divide="ignore", over="ignore"):
             odds = np.float32(1) / base - np.float32(1)
         base = -_log(odds)
     elif space == "mean":
         base = _log(base)
-    elif space == "expectiles":  # the first, and the inverse softplus of what each exceeds the one before it by
+    elif space == "expectiles":  # the first, then the inverse softplus of each increase over the one before
         least = np.float32(1e-6)
         with np.errstate(invalid="ignore", over="ignore"):
             gap = np.maximum(np.diff(base) - least, least)
@@ -371,7 +371,7 @@ def _log(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def _by_c(name: str, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """A float32 function of the C library, of each value."""
+    """A float32 function of the C library, applied to each value."""
     function = _c_function(name)
     return np.array([function(value) for value in values.tolist()], np.float32)
 

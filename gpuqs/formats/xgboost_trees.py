@@ -1,7 +1,7 @@
 """XGBoost's trees, as its files hold them -> the canonical arrays of a `Forest`.
 
-A tree's object is turned into a `Tree`, which takes a fraction of its memory, as soon as it is parsed. Many trees
-at a time are converted: their nodes stand one after another, and a tree is a slice.
+A tree's object is turned into a `Tree`, which takes a fraction of its memory, as soon as it is parsed. Trees are
+converted many at a time: their nodes lie one after another, and a tree is a slice.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from gpuqs.forest import CATEGORICAL, MAX_DEPTH, NAN_LEFT, SET_RIGHT
 from gpuqs.formats.fields import get, numbers, whole
 from gpuqs.formats.growing import GrowingForest, offsets
 
-#: XGBoost takes category codes from here on for "no category": float32 has no odd ones above.
+#: XGBoost treats category codes from here on as "no category": float32 cannot hold odd integers above.
 _MAX_CATEGORIES: Final = 1 << 24
-#: Most 32-bit words of category sets (64 MiB): a huge code in every node of a small file is an attack.
+#: Upper limit of 32-bit words in category sets (64 MiB): a huge code in every node of a small file is an attack.
 _MAX_CATEGORY_WORDS: Final = 1 << 24
-#: A tree's category sets; there may be none in them.
+#: Fields of a tree's category sets; they may be empty.
 _SETS: Final = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
-#: Trees are converted together until they have so many values: few calls, and little memory for what passes.
+#: Trees are converted together once they have about this many values: few calls, and little temporary memory.
 _BLOCK_VALUES: Final = 1 << 16
-#: A tree takes as much memory beside its values as so many values.
+#: A tree's memory besides its values, counted in values.
 _TREE_VALUES: Final = 64
 
-#: A tree's nodes: what holds each of their fields in the file, and its type. Whole numbers that this does not hold
-#: become its largest, which none may be.
+#: The fields of a tree's nodes: the key of each in the file, and its type. Integers that the type cannot hold become
+#: its largest, which is never valid.
 _FIELDS: Final[dict[str, tuple[str, np.dtype[Any]]]] = {
     "left": ("left_children", np.dtype(np.int32)),
     "right": ("right_children", np.dtype(np.int32)),
@@ -40,7 +40,7 @@ _FIELDS: Final[dict[str, tuple[str, np.dtype[Any]]]] = {
     "default_left": ("default_left", np.dtype(np.uint8)),
 }
 _FLOAT: Final = np.dtype(np.float32)
-#: What holds arrays of numbers in the file's trees.
+#: Keys of arrays of numbers in the file's trees.
 ARRAYS: Final = frozenset(
     {
         *(key for key, _ in _FIELDS.values()),
@@ -55,13 +55,13 @@ class Tree(NamedTuple):
     Parameters
     ----------
     number : int or None
-        What the file says of its place among the trees.
+        Its place among the trees, as the file states it.
     left, right, feature, condition, default_left : arrays [M]
         As the file holds them, of the types of `_FIELDS`.
     categorical : uint8 [M] or None
-        None: no node is.
+        None if no node is categorical.
     vectors : float32 [leaves, width] or None
-        Values of leaves that hold vectors, in the order of these; else a leaf's value is its condition.
+        Values of vector leaves, in the order of the leaves; if None, a leaf's value is its condition.
     sets : tuple of int64 arrays
         Nodes that have a category set, the sets' sizes, and their codes set by set.
     """
@@ -96,7 +96,7 @@ class Nodes:
     condition : float32 [M]
         Threshold of an inner node.
     default_left, categorical : uint8 [M]
-        Of which all are 0 or 1.
+        All must be 0 or 1.
     value : float32 [leaves, width]
         Values of the nodes that are leaves.
     set_node, set_size : int64 [S]
@@ -120,17 +120,17 @@ class Nodes:
 
 
 def condensed(obj: dict[str, Any]) -> dict[str, Any] | Tree:
-    """An object of the file, as a `Tree` where it is a sound one."""
+    """An object of the file, as a `Tree` if it is a sound one."""
     if "left_children" not in obj:
         return obj
     try:
         return _tree(obj, None)
-    except ModelFormatError:  # said again when the tree's number is known
+    except ModelFormatError:  # raised again when the tree's number is known
         return obj
 
 
 def forest_arrays(trees: list[Any], n_outputs: int, n_features: int) -> dict[str, np.ndarray]:
-    """The arrays of a `Forest` over nodes and leaves, of what `condensed` made of the file's ``trees``.
+    """The arrays of a `Forest` over nodes and leaves, from what `condensed` made of the file's ``trees``.
 
     The list is emptied as it is read, so that trees make room for the arrays.
     """
@@ -141,7 +141,7 @@ def forest_arrays(trees: list[Any], n_outputs: int, n_features: int) -> dict[str
 
 
 def _blocks(trees: list[Any], n_outputs: int) -> Iterator[Nodes]:
-    """The nodes of the file's ``trees``, of as many trees at a time as make a block."""
+    """The nodes of the file's ``trees``, joined into blocks of trees."""
     block: list[Tree] = []
     first, n_values, width = 0, 0, 0
     for number in range(len(trees)):
@@ -204,7 +204,7 @@ def _tree(tree: Any, number: int | None) -> Tree:
 
     def column(key: str, dtype: np.dtype, length: int = n_nodes) -> np.ndarray:
         values: np.ndarray = tree.get(key)
-        if type(values) is not np.ndarray or values.dtype != dtype:  # which UBJSON's mostly are
+        if type(values) is not np.ndarray or values.dtype != dtype:  # UBJSON's mostly are that
             values = _narrowed(get(tree, key, list, tree=number), key, dtype, number)
         if len(values) != length:
             raise ModelFormatError(f"{len(values)} values where {length} should be", tree=number, field=key)
@@ -212,7 +212,7 @@ def _tree(tree: Any, number: int | None) -> Tree:
 
     left, right, feature, condition, default_left = (column(key, dtype) for key, dtype in _FIELDS.values())
     vectors = None
-    if width > 1 and "leaf_weights" in tree:  # from 3.2 on; a leaf's right child is its number there
+    if width > 1 and "leaf_weights" in tree:  # from 3.2 on; there a leaf's right child is its row of weights
         leaf = np.flatnonzero(left == -1)
         weights = column("leaf_weights", _FLOAT, len(leaf) * width).reshape(-1, width)
         at = right[leaf]
@@ -229,7 +229,7 @@ def _tree(tree: Any, number: int | None) -> Tree:
             if kinds.max() > 1:
                 raise ModelFormatError("must be 0 (numeric) or 1 (categorical)", tree=number, field="split_type")
             categorical = kinds
-        for key in _SETS:  # XGBoost takes no file without them
+        for key in _SETS:  # XGBoost reads no file without them
             get(tree, key, list, tree=number)
         if any_categorical:
             sets = _category_sets(tree, number, (kinds != 0) & (left != -1))
@@ -237,7 +237,7 @@ def _tree(tree: Any, number: int | None) -> Tree:
 
 
 def _narrowed(values: Any, key: str, dtype: np.dtype, tree: int | None) -> np.ndarray:
-    """Numbers as ``dtype``; whole ones that it does not hold as its largest."""
+    """Numbers as ``dtype``; integers that it cannot hold become its largest."""
     wide = numbers(values, key, dtype if dtype.kind == "f" else np.int64, tree=tree)
     narrow: np.ndarray = wide.astype(dtype, copy=False)
     if dtype.kind != "f":
@@ -248,9 +248,9 @@ def _narrowed(values: Any, key: str, dtype: np.dtype, tree: int | None) -> np.nd
 def _category_sets(
     tree: dict[str, Any], number: int | None, without: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], ...]:
-    """The category sets of one tree, its codes brought into the order of the nodes that hold them.
+    """The category sets of one tree, with codes in the order of the nodes that hold them.
 
-    ``without``: the nodes that must have one; none of them does afterwards.
+    ``without``: the nodes that must have a set; those that have one are cleared in it.
     """
 
     def column(key: str) -> npt.NDArray[np.int64]:
@@ -280,7 +280,7 @@ def _category_sets(
 
 
 def _canonical_arrays(nodes: Nodes, n_features: int, max_words: int) -> dict[str, np.ndarray]:
-    """The arrays of a `Forest` over nodes and leaves, from what can be reached from the roots; sizes for offsets."""
+    """The arrays of a `Forest` over the nodes and leaves that the roots lead to, with sizes instead of offsets."""
     leaf = nodes.left == -1
     reached = _reachable(nodes, leaf)
     inner_node, leaf_node = np.flatnonzero(reached & ~leaf), np.flatnonzero(reached & leaf)
@@ -311,7 +311,7 @@ def _canonical_arrays(nodes: Nodes, n_features: int, max_words: int) -> dict[str
         "split_conditions" if value.shape[1] == 1 else "leaf_weights",
     )
     default_left = nodes.default_left[inner_node].astype(bool)
-    # Nothing is below -inf: only missing values may go left. With the children swapped that is x <= inf.
+    # Nothing is below -inf, so only missing values may go left: this becomes x <= inf with the children swapped.
     never = condition == -np.inf
     left, right = np.where(never, right, left), np.where(never, left, right)
     with np.errstate(over="ignore", under="ignore"):
@@ -335,7 +335,7 @@ def _canonical_arrays(nodes: Nodes, n_features: int, max_words: int) -> dict[str
 
 
 def _reachable(nodes: Nodes, leaf: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Nodes that the roots lead to, level by level; pruned trees of old versions hold others too."""
+    """Nodes that the roots lead to, found level by level; pruned trees of old versions hold others too."""
     if _all_in_order(nodes, leaf):
         return np.ones(len(leaf), bool)
     reached = np.zeros(len(leaf), bool)
@@ -360,7 +360,7 @@ def _reachable(nodes: Nodes, leaf: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool
 
 
 def _all_in_order(nodes: Nodes, leaf: npt.NDArray[np.bool_]) -> bool:
-    """Whether each node but the roots is the child of one before it, as in trees of which nothing was pruned."""
+    """Whether each node except the roots is the child of one before it, as in trees that were not pruned."""
     inner = np.flatnonzero(~leaf)
     sizes = np.diff(nodes.offsets)
     first, end = (np.repeat(ends, sizes)[inner] for ends in (nodes.offsets[:-1], nodes.offsets[1:]))
@@ -394,7 +394,7 @@ def _category_words(
 
 
 def _refuse(nodes: Nodes, bad: npt.NDArray[np.int64], problem: str, field: str) -> None:
-    """Raise where ``bad`` names a node."""
+    """Raise for the first node in ``bad``, if there is one."""
     if len(bad):
         tree = int(np.searchsorted(nodes.offsets, bad[0], "right")) - 1
         problem = f"node {bad[0] - nodes.offsets[tree]}: {problem}"

@@ -1,4 +1,4 @@
-"""The common part of the readers of XML models: a parser that takes no bait, and the numbers in its texts.
+"""The common part of the readers of XML models: a parser that resists hostile files, and the numbers in its texts.
 
 A document type declaration is refused, and with it every entity, external or expanding. Nesting and
 the length of one tag are bounded, and nothing here or below recurses.
@@ -14,12 +14,12 @@ from xml.parsers import expat
 from gpuqs.errors import ModelFormatError
 from gpuqs.forest import MAX_DEPTH
 
-#: Elements may be nested so deep: the deepest tree, and a few elements around it.
+#: Upper limit of the depth of nested elements: the deepest tree, and a few elements around it.
 _MAX_NESTING: Final = MAX_DEPTH + 16
-#: A tag, comment or declaration may be so long; expat reads an unfinished one again with every piece.
+#: Upper limit of the bytes of a tag, comment or declaration; expat reads an unfinished one again with every piece.
 _MAX_MARKUP: Final = 1 << 20
 _PIECE: Final = 1 << 16
-#: A number's text may be so long: every float64 in full has fewer characters.
+#: Upper limit of the characters of a number: every float64, written in full, has fewer.
 _MAX_NUMBER: Final = 1200
 
 _COMMENT: Final = re.compile(rb"<!--.*?-->", re.DOTALL)
@@ -29,7 +29,7 @@ _WHOLE: Final = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
 def root_name(head: bytes) -> bytes:
-    """Name of the first element of a file that begins with ``head``; empty where it is no XML."""
+    """Name of the first element of a file that begins with ``head``; empty if it is not XML."""
     if not head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<"):
         return b""
     tag = _START_TAG.search(_COMMENT.sub(b"", head))
@@ -48,19 +48,19 @@ def parse_xml(
     data : bytes or memoryview
         UTF-8, whatever it declares.
     start, end : callable
-        ``text`` is what stands before the end tag, back to the tag before it. A `ModelFormatError`
-        that they raise is given the line.
+        ``text`` is the text between the end tag and the tag before it. The line is added to a
+        `ModelFormatError` that they raise.
 
     Raises
     ------
     ModelFormatError
         Not well-formed, or something that no model needs: a document type, deep nesting, a huge tag.
     """
-    # Before parsing: after a handler has raised, expat goes on to the end of its piece.
+    # Checked before parsing: after a handler has raised, expat goes on to the end of its piece.
     data = bytes(data)
     if b"<!DOCTYPE" in data:
         raise ModelFormatError("holds a document type declaration, which no model needs; delete it")
-    if b"\0" in data:  # no UTF-8; in UTF-16, a declaration would go unseen
+    if b"\0" in data:  # not UTF-8; in UTF-16, a declaration would go unseen
         raise ModelFormatError("holds zero bytes: it is damaged, or not in UTF-8; save or copy the model anew")
     parser = expat.ParserCreate("UTF-8")
     parser.buffer_text = True
@@ -102,7 +102,7 @@ def parse_xml(
 
 
 def number(text: str | None, field: str, tree: int | None = None) -> float:
-    """The float64 nearest to a decimal number; infinities are numbers, NaN is none."""
+    """The float64 nearest to a decimal number; infinities are accepted, NaN is not."""
     text = _present(text, field, tree)
     if len(text) > _MAX_NUMBER or not _NUMBER.fullmatch(text):
         raise ModelFormatError(f"is {text[:40]!r}, not a number", tree=tree, field=field)
@@ -110,7 +110,7 @@ def number(text: str | None, field: str, tree: int | None = None) -> float:
 
 
 def whole(text: str | None, low: int, high: int, field: str, tree: int | None = None) -> int:
-    """A whole number in ``[low, high]``."""
+    """An integer in ``[low, high]``."""
     text = _present(text, field, tree)
     if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
         problem = f"is {text[:40]!r}, not a whole number in [{low}, {high}]"

@@ -7,9 +7,9 @@ subtree covers the leaves [first, end), gives ``S_j = S_end | (S_first & predica
 and S_L = zeros: one operation per node for all documents of the block.
 
 The exit leaf's number falls out in Gray code: bit k of it is the XOR of the S_j with j an odd
-multiple of 2^k, so that each S_j enters one bit alone.
+multiple of 2^k, so that each S_j enters only one bit.
 
-An oblivious tree, which tests the same at every node of a level, needs no program: its predicates
+An oblivious tree, whose nodes on a level all have one test, needs no program: its predicates
 are the bits of the exit leaf's number, the root's the highest.
 """
 
@@ -34,25 +34,25 @@ from gpuqs.layout.programs import (
 )
 from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
 
-#: Trees of a block, whose exit leaves are found before their values are added: the leaves stay in the L1/L2 caches.
-#: Fewer where trees are so large that a block might have more predicates than 16 bits count.
+#: Trees of a block. All its exit leaves are found before their values are added; the L1/L2 caches hold them meanwhile.
+#: Blocks have fewer trees if they might otherwise have more predicates than 16 bits count.
 TREE_BLOCK = 64
 MAX_PREDICATES = 1 << 16
-#: Most columns of a forest: a block of documents takes a word of its bits for each.
+#: Upper limit of a forest's columns: a block of documents takes a word of bits for each.
 MAX_COLUMNS = 1 << 20
 
 #: Bits of a rank.
 RANK_BITS = 16
-#: The lowest of them, by which the predicates of a segment differ: a nibble, or, ``by_byte``, two.
+#: Bits of a nibble. The predicates of a segment differ only in the rank's lowest nibble, or two if it is by byte.
 LOW_BITS = 4
-#: A column's segments are by byte where that saves so many, and one more for each so many predicates: what it takes to
-#: prepare the byte's 256 words, and to look words up among as many (an AMD EPYC, Zen 4: forests of 3 to 16 predicates a
-#: segment by nibble).
+#: A column's segments are by byte if that saves more than `SEGMENTS_SAVED`, plus one per `PREDICATES_OF_SAVED`
+#: predicates: the cost of preparing a byte's 256 words, and of looking words up among them (an AMD EPYC, Zen 4: forests
+#: of 3 to 16 predicates per segment by nibble).
 SEGMENTS_SAVED, PREDICATES_OF_SAVED = 32, 12
-#: The C++ `Segment`: predicates of a column whose ranks are the same above the low bits. ``high``: above the lowest
-#: nibble; of the second one 0 where the segment is by byte. ``last``: how many predicates follow the first.
+#: The C++ `Segment`: predicates of a column whose ranks are the same above the low bits. ``high``: the rank without its
+#: lowest nibble; by byte, the lowest nibble of that is 0. ``last``: how many predicates follow the first.
 SEGMENT = np.dtype([("column", "u4"), ("high", "u2"), ("last", "u1"), ("flags", "u1")])
-#: Of a segment's ``flags``; `NAN_LEFT` is the other.
+#: A bit of a segment's ``flags``; `NAN_LEFT` is the other.
 BY_BYTE = 2
 
 
@@ -64,12 +64,12 @@ class BitsliceLayout:
     ----------
     ranks : RankTables
     position : int32 [L]
-        Of each leaf in its tree, from left to right.
+        Position of each leaf in its tree, from left to right.
     block_offsets : int32 [B + 1]
         First tree of each tree block.
     block_segments : int64 [B + 1]
-        Segments of each tree block. The first block of a superblock has them all: it decodes the predicates
-        that the others share.
+        Bounds of each tree block's segments. The first block of a superblock has them all: it decodes the
+        predicates for the others, too.
     segments : SEGMENT [...]
     low : uint8 [...]
         Low bits of each predicate's rank, in the order in which words are stored.
@@ -78,12 +78,12 @@ class BitsliceLayout:
     n_predicates : int
         Largest number of predicates of one superblock.
     level_offsets : int64 [T + 1]
-        Levels of each tree; none of a tree that is not oblivious.
+        Bounds of each tree's levels; trees that are not oblivious have none.
     levels : uint16 [...]
         Predicate of each level of the oblivious trees, the deepest first.
     tree_leaves : uint16 [T]
     programs : TreeletPrograms or NodePrograms
-        Of the trees that are not oblivious: to be interpreted, or to be compiled.
+        Programs of the trees that are not oblivious: to be interpreted, or to be compiled.
     """
 
     ranks: RankTables
@@ -106,7 +106,7 @@ class BitsliceLayout:
 
 
 def why_not(forest: Forest, most_leaves: int, most_columns: int) -> str | None:
-    """None where bit slices hold the forest, of so many columns and leaves a tree at most; else the reason why not."""
+    """None if bit slices can hold the forest, within these limits per tree and forest; else the reason why not."""
     if forest.n_leaves > most_leaves:
         return f"a tree has {forest.n_leaves} leaves; programs hold {most_leaves}"
     columns = find_columns(forest)
@@ -134,15 +134,15 @@ def build_bitslice(
     forest : Forest
         At most `MAX_LEAVES` leaves a tree, at most 65,535 thresholds a column.
     ranks : RankTables
-        Of this forest, or the part for its nodes of a larger one's, so that documents coded for that fit.
+        Tables of this forest, or `RankTables.part` of a larger one's, whose coded documents can then be used.
     max_predicates : int
-        Predicates of a superblock, as far as whole tree blocks allow: their words fit the L2 cache.
+        Upper limit of predicates in a superblock, unless one tree block has more: their words fit the L2 cache.
     max_nodes : int
-        Nodes of a superblock, likewise: several document blocks pass a superblock before the next.
+        Upper limit of nodes in a superblock, likewise: it stays cached while several document blocks pass it.
     compiled : bool
-        Programs for machine code.
+        Whether programs are for machine code.
     tree_block : int
-        Trees of a block at most.
+        Upper limit of trees in a block.
     """
     ranges = number_leaves(forest)
     tree_block = min(tree_block, MAX_PREDICATES // max(forest.n_leaves, 1) // TREES_MERGED * TREES_MERGED)
@@ -173,7 +173,7 @@ def build_bitslice(
 
 
 def predicate_keys(forest: Forest, ranks: RankTables) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """A number for each (column, missing goes left, threshold), ascending in that order; and which each node's is."""
+    """Numbers of all (column, missing goes left, threshold), ascending in that order; and the index of each node's."""
     nan_left = (forest.routing & NAN_LEFT) != 0
     column, n = ranks.columns.of_node, np.diff(ranks.offsets)
     side = np.repeat(np.arange(2 * len(n)), np.repeat(n, 2))
@@ -186,12 +186,12 @@ def predicate_keys(forest: Forest, ranks: RankTables) -> tuple[npt.NDArray[np.in
 
 
 def _ends(sizes: npt.ArrayLike, blocks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where what each tree block has ends, after 0: all of its superblock's, as the first block of it has that."""
+    """Bounds of what each tree block has, where a superblock's first block has all and the others have nothing."""
     return np.concatenate([[0], np.repeat(np.cumsum(sizes, dtype=np.int64), blocks)])
 
 
 def _segments(distinct: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[np.uint8]]:
-    """Predicates, ascending, in segments, which share all but the low bits of the rank; and these bits of each."""
+    """Segments of ascending predicates, which share all but the rank's low bits; and the low bits of each predicate."""
     side, byte_bits = distinct >> RANK_BITS, 2 * LOW_BITS
     by_nibble, by_byte = (np.bincount(side[_starts(distinct >> bits)]) for bits in (LOW_BITS, byte_bits))
     of_byte = (by_nibble - by_byte > SEGMENTS_SAVED + np.bincount(side) / PREDICATES_OF_SAVED)[side]
@@ -206,7 +206,7 @@ def _segments(distinct: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[
 
 
 def _starts(ascending: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where runs of one number begin."""
+    """Where runs of equal numbers begin."""
     return np.flatnonzero(np.diff(ascending, prepend=-1))
 
 
@@ -227,7 +227,7 @@ def oblivious_levels(
     mixed = np.zeros(len(first), bool)
     if len(first):
         mixed = np.minimum.reduceat(predicate, first) != np.maximum.reduceat(predicate, first)
-    # A complete tree is oblivious if all its levels ask one predicate each.
+    # A complete tree is oblivious if each of its levels has only one predicate.
     bad = np.bincount(tree[first], mixed, minlength=forest.n_trees) > 0
     first = first[~bad[tree[first]]]
     n_levels = np.bincount(tree[first], minlength=forest.n_trees)
@@ -238,9 +238,9 @@ def oblivious_levels(
 def gray_values(
     values: LeafValues, n_leaves: npt.NDArray[np.int64], oblivious: npt.NDArray[np.bool_]
 ) -> LeafValues:
-    """Leaf values where leaf e stands at ``e ^ (e >> 1)`` (at e in oblivious trees), padded to a power of two.
+    """Leaf values with leaf e's at ``e ^ (e >> 1)`` (at e in oblivious trees), padded to a power of two per tree.
 
-    So do the rows of shared vectors, and the bounds of linear leaves' terms. Trees are padded to at least
+    Rows of shared vectors and bounds of linear leaves' terms are moved alike. Trees are padded to at least
     `TABLE_LEAVES`, so that whole registers can be loaded.
     """
     size = np.left_shift(1, np.ceil(np.log2(np.maximum(n_leaves, 1))).astype(np.int64))
@@ -260,9 +260,9 @@ def gray_values(
 
 
 def value_tables(values: LeafValues, part_bytes: int) -> np.ndarray | None:
-    """Values in Gray order, cut into parts of so many bytes: unsigned [T, width of leaves, parts of a value, 64].
+    """Values in Gray order, cut into parts of ``part_bytes``: unsigned [T, width of leaves, parts of a value, 64].
 
-    None where there are to be none (``part_bytes`` is 0), or trees have more than `TABLE_LEAVES` leaves.
+    None if ``part_bytes`` is 0 or trees have more than `TABLE_LEAVES` leaves.
     """
     n_trees, width = len(values.tree_output), values.value.shape[1]
     if not part_bytes or n_trees == 0 or len(values.leaf_id) != TABLE_LEAVES * n_trees:

@@ -1,13 +1,13 @@
-"""The bit-sliced layout of GPUs: rows of document words, one a predicate, and tree programs.
+"""The bit-sliced layout of GPUs: rows of document words, one per predicate, and tree programs.
 
 As in `gpuqs.layout.bitslice`: a word's bit says "the test is false for this document", and a tree is the recurrence
 ``S_j = S_end | (S_first & predicate)``, whose S_j are the bits of the exit leaf's number in Gray code. Three things
-are a GPU's own:
+are different on GPUs:
 
 - **Rows.** A tree block's predicates are rows 1, 2, ... of words, in the order in which they are decoded; row 0 is
   zeros.
-- **Polarity.** A predicate may be stored negated: the children of all of its nodes then change places. Its nodes vote:
-  one with a single leaf below wants it on its left, where in-order programs need no stack for it.
+- **Polarity.** A predicate may be stored negated: the children of all of its nodes are then swapped. Its nodes vote: if
+  one child is a leaf, a node wants it on the left, where in-order programs need no stack for it.
 - **Programs.** Steps from left to right with a stack (`gpuqs.layout.steps`), or nodes over few slots
   (`gpuqs.layout.slots`) where a stack would be too deep.
 """
@@ -27,15 +27,15 @@ from gpuqs.layout.ranks import RankTables
 from gpuqs.layout.slots import SlotPrograms, slot_programs
 from gpuqs.layout.steps import StepPrograms, step_programs
 
-#: Most leaves of a tree: as many predicates as a tree block may have, and numbers of 16 bits.
+#: Upper limit of leaves in a tree: leaf numbers have 16 bits, and a tree block has at most as many predicates.
 MAX_LEAVES = MAX_PREDICATES
-#: Most columns of a forest: more were not tried.
+#: Upper limit of a forest's columns: more have not been tried.
 MAX_COLUMNS = 1 << 16
-#: Trees that share rows, at least, as far as `MAX_PREDICATES` allows.
+#: Fewest trees that share rows, if `MAX_PREDICATES` allows.
 TREES = 64
-#: The kernels' `Segment`: predicates of a column whose ranks are alike (`high`) above the low bits. Bit b of `low`:
-#: there is one whose low bits are b; of `flip`: its row is negated. Their rows start at `row`, in the order of b.
-#: `marked`: missing values go left, and the plane after the rank's bits says which these are.
+#: The kernels' `Segment`: predicates of a column whose ranks are the same above the low bits (`high`). Bit b of `low`:
+#: there is one whose low bits are b; bit b of `flip`: its row is negated. Rows start at `row`, in the order of b.
+#: `marked`: missing values go left, and the plane after the rank's bits marks them.
 SEGMENT = np.dtype(
     [("row", "u4"), ("plane", "u4"), ("n_bits", "u1"), ("marked", "u1"), ("high", "u2"), ("low", "u2"), ("flip", "u2")]
 )
@@ -49,15 +49,15 @@ class RowLayout:
     ----------
     ranks : RankTables
     position : int32 [L]
-        Of each leaf in its tree, from left to right, as polarity has put them.
+        Position of each leaf in its tree, from left to right after polarity has swapped children.
     oblivious : bool [T]
-        Trees whose levels' predicates are their leaves' bits; the leaves are numbered in binary, not in Gray code.
+        Trees whose levels' predicates are the leaf number's bits: leaves are numbered in binary, not in Gray code.
     block_offsets : int32 [B + 1]
         First tree of each tree block.
     block_segments : int32 [B + 1]
     segments : SEGMENT [...]
     n_rows : int
-        Rows of the largest tree block, row 0 among them.
+        Rows of the largest tree block, including row 0.
     programs : StepPrograms or SlotPrograms
     n_planes : int
         Bits of the largest tree's leaf numbers; one at least.
@@ -84,9 +84,9 @@ def build_rows(
     forest : Forest
     ranks : RankTables
     max_predicates : int
-        Predicates of a tree block, as far as `TREES` trees have no more.
+        Upper limit of predicates in a tree block, unless `TREES` trees have more.
     evaluation : {"steps", "slots"}
-        Programs to make; slots in any case where steps have too deep a stack.
+        Programs to make; always slots if steps would need too deep a stack.
     """
     together = max(1, min(TREES, MAX_PREDICATES // max(forest.n_leaves, 1)))
     starts = np.append(np.arange(0, forest.n_trees, together), forest.n_trees).astype(np.int32)
@@ -123,7 +123,7 @@ def build_rows(
 
 
 def _vote(forest: Forest, predicate: npt.NDArray[np.int64], n: int) -> npt.NDArray[np.bool_]:
-    """Which of the ``n`` predicates are negated: those with more leaves alone on the right than alone on the left."""
+    """Which of the ``n`` predicates are negated: those with more leaves as right children than as left children."""
     wishes = (forest.right < 0).astype(np.int64) - (forest.left < 0)
     return np.bincount(predicate, wishes, minlength=n) > 0
 
@@ -145,5 +145,5 @@ def _segments(
     segments["marked"] = side & 1
     segments["high"] = shared[first] & ((1 << high_bits) - 1)
     for name, bits in (("low", 1 << bit), ("flip", negated << bit)):
-        segments[name] = np.bincount(group, bits, minlength=len(first))  # bits that differ: their sum is their or
+        segments[name] = np.bincount(group, bits, minlength=len(first))  # distinct bits: their sum is their OR
     return segments, np.searchsorted(first, blocks).astype(np.int32)

@@ -21,7 +21,7 @@ CATEGORY_TABLE = np.dtype(
     [("feature", "i4"), ("routing", "i4"), ("first_column", "i4"), ("n_columns", "i4"), ("n_codes", "i4"),
      ("n_rows", "i4"), ("codes", "i8"), ("rows", "i8")]
 )  # fmt: skip
-#: Most bytes of a forest's tables: so many, or so many times what the sets themselves take.
+#: Upper limit of the bytes of a forest's tables: `MAX_BYTES`, or `TIMES_SETS` times the sets' bytes if that is more.
 MAX_BYTES, TIMES_SETS = 16 << 20, 4
 #: Bits of a routing that say which values are codes.
 READING: Final = NEGATIVE_FRACTION_IS_ZERO | WHOLE_CODES
@@ -34,13 +34,13 @@ class CategoryTables:
     Parameters
     ----------
     n_bytes : int
-        What the tables take. There are none where that is too much: each set is looked up by itself.
+        Bytes of the tables. If that is too much, there are no tables, and each set is looked up by itself.
     tables : CATEGORY_TABLE [features x ways in which values are read as codes]
-        `codes` and `rows` say where each table's begin below. Its columns follow each other.
+        `codes` and `rows`: where a table begins in `row_of_code` and in `rows`. Its columns are consecutive.
     row_of_code : int32 [...]
         The row of each code.
     rows : uint64 [...]
-        A table's columns, 64 a word, from the lowest bit of the first.
+        A table's columns, 64 per word, from the lowest bit of the first word.
     """
 
     n_bytes: int
@@ -91,8 +91,8 @@ def build_category_tables(
 
 
 def _groups(feature: npt.NDArray[np.int32], routing: npt.NDArray[np.uint8]) -> list[tuple[int, int]]:
-    """Where the categorical columns of each feature begin and end that read its values alike."""
-    first = int(np.count_nonzero((routing & CATEGORICAL) == 0))  # they come last
+    """Begin and end of each run of categorical columns that read the same feature in the same way."""
+    first = int(np.count_nonzero((routing & CATEGORICAL) == 0))  # categorical columns come last
     key = feature[first:].astype(np.int64) * (ALL_ROUTING + 1) + (routing[first:] & READING)
     bounds = [*np.flatnonzero(np.diff(key, prepend=-1)).tolist(), len(key)]
     return [(first + a, first + b) for a, b in pairwise(bounds)]

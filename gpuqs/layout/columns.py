@@ -1,7 +1,7 @@
 """Columns: the distinct ways in which a forest reads a document's features.
 
-A column is a feature together with how it is read, so that engines meet threshold tests and one kind
-of missing value only, NaN:
+A column is a feature together with how it is read, so that engines see only threshold tests and one
+kind of missing value, NaN:
 
 - as it is;
 - with ``|x| <= 1e-35`` turned into NaN, where LightGBM counts zeros as missing;
@@ -39,21 +39,21 @@ _OF_CATEGORIES = CATEGORICAL | SET_RIGHT | NEGATIVE_FRACTION_IS_ZERO | WHOLE_COD
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a forest, those of category sets last, by feature and by how it is read; C columns, N nodes.
+    """The columns of a forest by feature and by how it is read, those of category sets last; C columns, N nodes.
 
     Parameters
     ----------
     feature : int32 [C]
         Feature that the column reads.
     routing : uint8 [C]
-        How: `gpuqs.forest.ZERO_MISSING`; or `CATEGORICAL` with `SET_RIGHT`,
+        How it is read: `gpuqs.forest.ZERO_MISSING`; or `CATEGORICAL` with `SET_RIGHT`,
         `NEGATIVE_FRACTION_IS_ZERO` and `WHOLE_CODES`; or 0.
     set_offsets : int64 [C + 1]
         Column c's category set is ``set_words[set_offsets[c]:set_offsets[c + 1]]``.
     set_words : uint32 [...]
         Bitsets, as in `Forest.category_words`.
     tables : CategoryTables
-        The same sets, side by side.
+        The same sets as tables.
     of_node : int32 [N]
         Column that each node tests.
     threshold : float64 [N]
@@ -83,10 +83,10 @@ class Columns:
         return int(np.count_nonzero((self.routing & CATEGORICAL) == 0))
 
 
-@once_each  # every engine asks
+@once_each  # every engine calls it
 def find_columns(forest: Forest) -> Columns:
     """The distinct (feature, how it is read) pairs that the forest's nodes test; categorical columns come last."""
-    if not (forest.routing & (CATEGORICAL | ZERO_MISSING)).any():  # all read as they are
+    if not (forest.routing & (CATEGORICAL | ZERO_MISSING)).any():  # all features are read as they are
         first, of_node = forest.distinct_features
         as_it_is, no_sets = np.zeros(len(first), np.uint8), np.zeros(len(first) + 1, np.int64)
         plain = forest.feature[first], as_it_is, no_sets, np.zeros(0, np.uint32)

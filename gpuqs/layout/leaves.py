@@ -17,12 +17,12 @@ from gpuqs.cpu_fallback import making
 from gpuqs.forest import Forest
 from gpuqs.forks import lazy
 
-#: Leaf values of ``precision="fast"`` are whole numbers of steps, below this in magnitude.
+#: With ``precision="fast"``, leaf values are integer multiples of a step, below this in magnitude.
 FIXED_POINT_LIMIT = 1 << 23
-#: Most leaves of a tree whose values registers hold: tables of these.
+#: Upper limit of leaves in a tree whose values are looked up in registers; leaves of such a table.
 TABLE_LEAVES = 64
-#: Leaves share vectors where these have so many bytes a tree or more, which no L1 cache keeps beside others, and where
-#: there are so many times fewer of them, of so many bytes together at most.
+#: Leaves share vectors only if a tree's vectors take at least `LEAST_SHARED` bytes on average (too many for L1), if
+#: there are at least `SHARED_BY` times fewer distinct ones, and if these take at most `MOST_SHARED` bytes.
 LEAST_SHARED, SHARED_BY, MOST_SHARED = 16 << 10, 16, 256 << 10
 
 
@@ -61,17 +61,17 @@ class LeafValues:
     Parameters
     ----------
     value : float64, float32 or int32 [L, width]
-        float64 or float32: exact, weights applied. int32: whole multiples of `step`.
+        float64 or float32: exact, weights applied. int32: integer multiples of `step`.
     row : int32 [L] or [0]
-        Each leaf's row of `value` [rows, width], where leaves share vectors, as the pure leaves of a class do; or none.
+        Each leaf's row of `value` [rows, width], if leaves share vectors, as the pure leaves of a class do; else empty.
     offsets : int64 [T + 1]
         First leaf of each tree.
     tree_output : int32 [T]
-        Output that the tree's leaves add to, where ``width`` is 1.
+        Output that the tree's leaves add to, if ``width`` is 1.
     leaf_id : int32 [L]
         The source library's number of each leaf.
     trees : range
-        The trees that are scored; the arrays are of all.
+        The trees that are scored; the arrays are of all trees.
     n_outputs : int
     start : value's sum type [K]
         What the sums start from.
@@ -82,11 +82,11 @@ class LeafValues:
     score_dtype : np.dtype
         Type of the finished scores.
     starts_at_base : bool
-        Whether `start` is the base score, else `add_last` is.
+        Whether `start` is the base score; otherwise `add_last` is.
     linear_bounds : int64 [L, 2]
-        First and end of each leaf's terms below, where leaves have linear models; else [0, 2].
+        First and end of each leaf's terms in the arrays below, if leaves have linear models; else [0, 2].
     linear_feature, linear_coefficient : int32, float64 [...]
-        As the forest has them.
+        As in the forest.
     """
 
     value: np.ndarray
@@ -116,7 +116,7 @@ class LeafValues:
 
     @lazy
     def neighbours(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Of each tree, the one of the same output before it (-1: none) and after it (T: none)."""
+        """For each tree, the one of the same output before it (-1: none) and after it (T: none)."""
         order = np.argsort(self.tree_output, kind="stable").astype(np.int32)
         earlier, later = order[:-1], order[1:]
         same = self.tree_output[earlier] == self.tree_output[later]
@@ -125,16 +125,16 @@ class LeafValues:
         return before, after
 
     def of_trees(self, trees: slice, base_score: np.ndarray) -> LeafValues:
-        """The exact values of a range of trees, and what it begins or ends with, a float64 [K]."""
+        """The exact values of a range of trees; ``base_score``, float64 [K], is added first or last as it is here."""
         start, add_last = self.start, base_score
         if self.starts_at_base:
             start, add_last = base_score.astype(self.sum_dtype), self.add_last
         return replace(self, trees=range(trees.start, trees.stop), start=start, add_last=add_last)
 
     def finish(self, sums: np.ndarray, add_last: np.ndarray | None = None) -> np.ndarray:
-        """Turn sums [D, K] into raw scores [D, K] of `score_dtype`; ``add_last`` [D, K] in place of its own."""
+        """Turn sums [D, K] into raw scores [D, K] of `score_dtype`; ``add_last`` [D, K] replaces its own."""
         scores = sums if not self.step else sums * self.step
-        if add_last is not None or self._adds_last:  # in float64, as Treelite: the same of float32 numbers
+        if add_last is not None or self._adds_last:  # in float64, as in Treelite: float32 sums come out alike
             scores = scores + (self.add_last if add_last is None else add_last)
         return scores.astype(self.score_dtype, copy=False)
 
@@ -144,7 +144,7 @@ def leaf_values(
 ) -> LeafValues:
     """Leaf values for ``precision`` "exact" (the source library's sums) or "fast" (fixed point).
 
-    ``position``: as `LeafRanges` has it, or mirrored. ``shared``: whether leaves may share vectors.
+    ``position``: as in `LeafRanges`, or mirrored. ``shared``: whether leaves may share vectors.
     """
     dtype = np.dtype(forest.sum_dtype)
     given = np.ascontiguousarray(forest.weighted_leaves())
@@ -197,7 +197,7 @@ def leaf_values(
 
 
 def fixed_point_step(forest: Forest) -> float:
-    """The smallest power of two in whole steps of which a forest's leaf values are below 2^23 in magnitude."""
+    """The smallest power of two of which a forest's leaf values are less than 2^23 multiples in magnitude."""
     largest = np.abs(forest.weighted_leaves().astype(forest.sum_dtype)).max(initial=0.0).astype(np.float64)
     exponent = int(np.frexp(largest)[1]) - 23 if largest else 0
     exponent = max(exponent, -1022)  # the step itself stays a normal number

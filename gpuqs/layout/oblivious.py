@@ -1,4 +1,4 @@
-"""The layout of oblivious forests (paper 002, section 4): QuickScorer's, with one test and one mask a level.
+"""The layout of oblivious forests (paper 002, section 4): QuickScorer's, with one test and one mask per level.
 
 The exit leaf's number, counted from left to right, has a bit for each level: 1 where the level's test is false.
 """
@@ -14,7 +14,7 @@ from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.quickscorer import MASK_DTYPES, QuickScorerLayout, list_tests, tree_blocks
 
-#: Masks have a bit for each level.
+#: Upper limit of levels in a tree: masks have a bit for each.
 MAX_LEVELS = 16
 
 
@@ -24,7 +24,7 @@ def n_levels(forest: Forest) -> npt.NDArray[np.int64]:
 
 
 def level_nodes(forest: Forest) -> npt.NDArray[np.int64] | None:
-    """A node of each level of each tree; None where a tree is incomplete, or a level makes different tests."""
+    """A node of each level of each tree; None if a tree is incomplete, or a level has different tests."""
     levels = n_levels(forest)
     if (np.diff(forest.leaf_offsets) != 1 << levels).any() or (forest.tree_depth > levels).any():
         return None
@@ -40,7 +40,7 @@ def level_nodes(forest: Forest) -> npt.NDArray[np.int64] | None:
 
 @once_each
 def is_oblivious(forest: Forest) -> bool:
-    """Whether `level_nodes` has an answer."""
+    """Whether all trees are oblivious: `level_nodes` returns nodes."""
     return level_nodes(forest) is not None
 
 

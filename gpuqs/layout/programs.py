@@ -16,11 +16,11 @@ from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafRanges
 from gpuqs.layout.treelets import cut_into_treelets
 
-#: Bytes of the narrowest word, in which treelets count places of words; the C++ `kNarrowestWord`.
+#: Bytes of the narrowest word, the unit of places of words in treelets; the C++ `kNarrowestWord`.
 NARROWEST_WORD = 16
-#: Trees whose programs run merged, level by level, to hide the latency of each; the largest trees run alone.
+#: Trees whose programs run merged, level by level, to hide latency; too large trees run one by one.
 TREES_MERGED = 4
-#: Slots of merged trees, and so most leaves of a tree: 16 bits hold a slot's place in bytes.
+#: Upper limit of the slots of merged trees: 16 bits hold a slot's place in bytes. It limits a tree's leaves, too.
 MAX_SLOTS = (1 << 16) // NARROWEST_WORD
 MAX_LEAVES = MAX_SLOTS - 2
 
@@ -44,7 +44,7 @@ class TreeletPrograms:
     trees_merged : int
         Trees of a group: `TREES_MERGED`, or 1.
     group_runs : int64 [G + 1]
-        Runs of each group of ``trees_merged`` trees.
+        Bounds of the runs of each group of ``trees_merged`` trees.
     runs : RUN [...]
     group_treelets : int64 [G + 1]
     treelets : TREELET [...]
@@ -103,7 +103,7 @@ def treelet_programs(
     Parameters
     ----------
     forest, ranges, predicate
-        As `node_programs` has them.
+        As in `node_programs`.
     by_program : bool [T]
         Trees that have a program.
     """

@@ -2,13 +2,13 @@
 
 A tree's bitvector of leaves is cut into words of 32 (or 64) bits; leaf 0 is the most significant
 bit of the first. A false test clears the leaves of its left subtree: usually in one word, so a
-tuple a word costs little more than a tuple a node, any number of leaves fits, and every AND is a
-32-bit one, which GPUs do in one instruction. Words of as many bits as the largest tree has leaves
-give the tuples of paper 000, one a node.
+tuple per word costs little more than a tuple per node, any number of leaves fits, and every AND is a
+32-bit one, which GPUs do in one instruction. Words with as many bits as the largest tree has leaves
+give the tuples of paper 000, one per node.
 
-Two things are better than there. Tests of one column and one threshold are false together, so those
-that clear the same word are one tuple. And their order is free, so it is one in which neighbouring
-lanes of a warp meet different banks of shared memory.
+Two things improve on the paper. Tests of one column and one threshold are false together, so those
+that clear the same word are one tuple. Their order is free, so it is chosen so that neighbouring
+lanes of a warp use different banks of shared memory.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gpuqs.layout.quickscorer import SortedTests, nan_right, sort_tests
 
 WORD_DTYPES = {32: np.uint32, 64: np.uint64}
 
-#: Slots are uint16: more words of one tree block than this fit no GPU's shared memory.
+#: Upper limit of words in a tree block: slots are uint16, and no GPU's shared memory holds more words.
 MAX_SLOTS = 1 << 16
 
 #: Lanes of a warp, and banks of shared memory.
 WARP = 32
-#: Tuples whose slots fill a sector of 32 bytes: no column begins inside one.
+#: Tuples whose slots fill a sector of 32 bytes; no column begins inside a sector.
 ALIGNMENT = 16
 
 
@@ -43,7 +43,7 @@ class WordTuples:
     offsets : int64 [B, C + 1]
         Column c of block b is ``offsets[b, c]:offsets[b, c + 1]``.
     node : int64 [M]
-        A node of the forest that each entry belongs to; all of them have its column and threshold.
+        One of the nodes that each entry stands for; all of them have the same column and threshold.
     slot : uint16 [M]
         The word, counted from the first word of the block's first tree.
     mask : uint32 or uint64 [M]
@@ -119,7 +119,7 @@ def words_per_tree(forest: Forest, word_bits: int) -> npt.NDArray[np.int64]:
 
 
 def count_tuples(forest: Forest, ranges: LeafRanges, word_bits: int) -> int:
-    """Entries that the layout would have, at most; long left chains take many a node."""
+    """Upper limit of the entries that the layout would have; long left chains have many per node."""
     return int(_words_touched(ranges, slice(None), word_bits).sum())
 
 
@@ -129,7 +129,7 @@ def cut_tree_blocks(words: npt.NDArray[np.int64], max_trees: int, max_slots: int
     Parameters
     ----------
     words : int64 [T]
-        Words of each tree; none above ``max_slots``.
+        Words of each tree, at most ``max_slots``.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def _words_touched(ranges: LeafRanges, nodes: np.ndarray | slice, word_bits: int
 
 @dataclass(frozen=True)
 class _Entries:
-    """Entries of `WordTuples` by run ((tree block, column) in order) and group: those of one threshold."""
+    """Entries of `WordTuples` with their run, the number of (tree block, column), and group, that of the threshold."""
 
     run: npt.NDArray[np.int64]
     group: npt.NDArray[np.int64]
@@ -227,7 +227,7 @@ def _split_words(
 
 
 def _count_changes(*keys: np.ndarray) -> npt.NDArray[np.int64]:
-    """How many entries before and at each one differ in some key from the entry before them."""
+    """For each entry: how many entries up to and including it differ in some key from the entry before them."""
     differs = np.zeros(len(keys[0]), bool)
     for key in keys:
         differs[1:] |= key[1:] != key[:-1]
@@ -235,7 +235,7 @@ def _count_changes(*keys: np.ndarray) -> npt.NDArray[np.int64]:
 
 
 def _merge(entries: _Entries, mask: np.ndarray) -> tuple[_Entries, np.ndarray]:
-    """Entries of one group and one word as one, ordered by group and word."""
+    """Merge the entries of one group and one word; order them by group and word."""
     order = np.lexsort((entries.slot, entries.group))
     entries, mask = entries.taken(order), mask[order]
     firsts = np.flatnonzero(np.diff(_count_changes(entries.group, entries.slot), prepend=-1))
@@ -243,7 +243,7 @@ def _merge(entries: _Entries, mask: np.ndarray) -> tuple[_Entries, np.ndarray]:
 
 
 def _spread_over_banks(entries: _Entries, mask: np.ndarray, offsets: np.ndarray) -> WordTuples:
-    """Order every group in rounds: all banks that it has words in, then those with a second word, and so on."""
+    """Order every group in rounds: a word of each bank that it has, then second words of banks, and so on."""
     bank = entries.slot % WARP
     order = np.lexsort((bank, entries.group))
     of_bank = _count_changes(entries.group[order], bank[order])

@@ -20,7 +20,7 @@ from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.reversing import mirrored
 
-#: Bounds of lists, one for each tree block and column: what small blocks of a wide forest may take.
+#: Upper limit of list bounds, one per tree block and column, which small blocks of a wide forest might exceed.
 MOST_BOUNDS = 1 << 22
 
 MASK_DTYPES = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -35,7 +35,7 @@ class Tuples:
     offsets : int64 [B, C + 1]
         Column c of block b is ``offsets[b, c]:offsets[b, c + 1]``.
     node : int64 [M]
-        The forest's node that each test is.
+        The forest's node of each test.
     tree : int32 [M]
         Its tree, counted from the block's first.
     mask : uint8, uint16, uint32 or uint64 [M]
@@ -64,14 +64,14 @@ class TestLists:
     Parameters
     ----------
     tests : Tuples
-        Inside a column, those that are false for any value are before those that are false for fewer.
+        Within a column, tests that are false for more values come first.
     missing : Tuples
         The tests that a missing value makes false.
     threshold64, threshold32 : float64 [M], float32 [M]
         Thresholds of `tests`, as they are and rounded down.
     """
 
-    __test__ = False  # pytest looks for classes of this name
+    __test__ = False  # keeps pytest from collecting it by its name
 
     tests: Tuples
     missing: Tuples
@@ -87,7 +87,7 @@ class QuickScorerLayout:
     ----------
     columns : Columns
     position : int32 [L]
-        Of each leaf in its tree, from left to right; of reversed trees mirrored.
+        Position of each leaf in its tree, from left to right; mirrored in reversed trees.
     block_offsets : int32 [B + 1]
         First tree of each tree block.
     straight : TestLists
@@ -95,7 +95,7 @@ class QuickScorerLayout:
     reversed : TestLists or None
         Tests of reversed trees, false where ``x <= threshold``; thresholds descend.
     oblivious : bool
-        Tests are those of levels, and a mask clears one bit of the exit leaf's number, which is read inverted.
+        There is one test per level, and its mask clears one bit of the exit leaf's number, which is read inverted.
     """
 
     columns: Columns

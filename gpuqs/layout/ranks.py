@@ -5,10 +5,10 @@ every test as the values themselves do. A column of n thresholds needs ``bit_len
 missing value ranks above all thresholds (all bits set), and columns where some test sends missing
 values left carry one more bit that marks them.
 
-The search for a rank asks one threshold per bit, from the highest bit down. What it asks at level l
-depends on the l answers so far, which index level l's table with the first answer in bit 0: one
-instruction adds an answer, and the answers of level l are bit ``n_bits - 1 - l`` of the ranks. Where a level
-has many thresholds, it is cheaper to look one row up that answers three levels: their seven thresholds.
+The search for a rank compares with one threshold per bit, from the highest bit down. The l answers so far index level
+l's table of thresholds, with the first answer in bit 0, so that one instruction adds an answer. The answers of level l
+are bit ``n_bits - 1 - l`` of the ranks. If levels have many thresholds, it is cheaper to answer three levels at once,
+by looking up one row with their seven thresholds.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from gpuqs.kept import once_each
 from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.ready import ARRAYS, kept_ranks
 
-#: Most thresholds that a column may have: ranks fit 16 bits.
+#: Upper limit of thresholds in a column, so that ranks fit 16 bits.
 MAX_THRESHOLDS = (1 << 16) - 1
 #: Entries of a level's table are padded to whole 512-bit registers.
 REGISTER_FLOATS = 16
-#: Most levels of a column that have tables of their own. Kernels take as many levels by tables as are best for their
-#: instruction set.
+#: Upper limit of levels in a column that have tables of their own. Kernels search as many levels by tables as is best
+#: for their instruction set.
 MOST_LEVELS = 8
-#: Most levels of a column that has no rows beside the tables.
+#: Columns of up to this many levels have only tables, no rows.
 NO_ROWS = 6
-#: Up to so many nodes, distinct tests are counted one by one; beyond, by so many hashes.
+#: Up to `_COUNTED_EACH` nodes, distinct tests are counted exactly; with more, estimated with `_HASHES` hash values.
 _COUNTED_EACH = 1 << 15
 _HASHES = 1 << 22
 
@@ -59,8 +59,8 @@ class RankTables:
         Where the column's search tables start in `levels`.
     levels : float32 [...]
         Level l of a column: ``2**l`` thresholds, rounded down, padded to `REGISTER_FLOATS`; at most `MOST_LEVELS`
-        levels. Then, of columns of more than `NO_ROWS` bits, rows of eight for three levels each, down to the last:
-        seven thresholds, ascending, and infinity. The answers so far index rows as they do levels.
+        levels. Columns of more than `NO_ROWS` bits then have rows of eight for three levels each, down to the last:
+        seven ascending thresholds, and infinity. The answers so far index rows as they index level tables.
     of_node : int32 [N]
         Position of each node's threshold among its column's.
     """
@@ -75,7 +75,7 @@ class RankTables:
     of_node: npt.NDArray[np.int32]
 
     def part(self, nodes: slice) -> RankTables:
-        """The same tables for a range of the forest's nodes: documents are ranked alike."""
+        """The same tables for a range of the forest's nodes: documents have the same ranks."""
         columns = replace(
             self.columns, of_node=self.columns.of_node[nodes], threshold=self.columns.threshold[nodes]
         )
@@ -89,7 +89,7 @@ class RankTables:
 
 
 def most_thresholds(columns: Columns) -> int:
-    """The largest number of distinct thresholds of one column, or of its nodes where these are few enough."""
+    """Upper bound on a column's distinct thresholds; exact only for columns with more than `MAX_THRESHOLDS` nodes."""
     n_nodes = columns.n_nodes
     crowded = np.flatnonzero(n_nodes > MAX_THRESHOLDS)
     distinct = [len(np.unique(columns.threshold[columns.of_node == column])) for column in crowded]
@@ -98,7 +98,7 @@ def most_thresholds(columns: Columns) -> int:
 
 @once_each
 def count_tests(forest: Forest) -> int:
-    """Distinct tests, of numbers or categories, that the forest's nodes ask; of many nodes to some percent."""
+    """Distinct tests, of numbers or categories, of the forest's nodes; if there are many nodes, within some percent."""
     columns = find_columns(forest)
     if forest.n_nodes <= _COUNTED_EACH:
         return len(distinct(columns.threshold, columns.of_node)[0])
@@ -106,7 +106,7 @@ def count_tests(forest: Forest) -> int:
     met = np.zeros(_HASHES, bool)
     hashes = (bits ^ bits >> np.uint64(32)) * np.uint64(0x94D049BB133111EB)
     met[hashes >> np.uint64(64 - _HASHES.bit_length() + 1)] = True
-    # Tests that share a hash are one: so many are expected to leave as many hashes that none has (linear counting).
+    # Tests may share a hash: this many are expected to leave as many hashes unused (linear counting).
     return round(_HASHES * log(_HASHES / max(_HASHES - np.count_nonzero(met), 1)))
 
 
@@ -141,7 +141,7 @@ def _sorted(
 
 
 def to_keep(forest: Forest) -> dict[str, np.ndarray]:
-    """What a forest's file may keep (`gpuqs.layout.ready`); nothing of one whose documents are not ranked."""
+    """What a forest's file may keep (`gpuqs.layout.ready`); nothing if its documents cannot be ranked."""
     if most_thresholds(find_columns(forest)) > MAX_THRESHOLDS:
         return {}
     ranks = build_ranks(forest)
@@ -152,7 +152,7 @@ def to_keep(forest: Forest) -> dict[str, np.ndarray]:
 def search_tables(
     threshold: npt.NDArray[np.float64], offsets: npt.NDArray[np.int64], n_bits: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Each column's search tables, level after level, then rows for three levels after three; and where they start."""
+    """Each column's search tables, level by level, then rows for three levels each; and where each column's start."""
     return _tables(round_down(threshold), offsets, n_bits, _order_of_tables)
 
 
@@ -164,7 +164,7 @@ def _tables(
 ) -> tuple[np.ndarray, npt.NDArray[np.int64]]:
     """Each column's thresholds in the order of its bits, and where each column's start.
 
-    Columns of as many bits that follow each other are made together: of category sets there are thousands.
+    Consecutive columns with equally many bits are made together: there may be thousands of category sets.
     """
     ends = (np.flatnonzero(np.diff(n_bits, append=0)) + 1).tolist()  # no column has 0 bits
     tables, sizes = [np.zeros(0, threshold.dtype)], np.zeros(len(n_bits), np.int64)
@@ -174,7 +174,7 @@ def _tables(
         padded = np.full((end - first, (1 << bits) + 1), np.inf, threshold.dtype)
         n = np.diff(offsets[first : end + 1])
         padded[:, :-1][np.arange(1 << bits) < n[:, None]] = threshold[offsets[first] : offsets[end]]
-        padded[:, -1] = 0.0  # of the entries that are never asked
+        padded[:, -1] = 0.0  # for entries that are never read
         tables.append(np.take(padded, order(bits), axis=1).ravel())
         sizes[first:end] = len(order(bits))
         first = end
@@ -183,7 +183,7 @@ def _tables(
 
 @cache
 def _order_of_tables(n_bits: int) -> npt.NDArray[np.int64]:
-    """The threshold that each entry of all tables asks: beyond a column's come infinity, and 0, which nobody asks."""
+    """Index of each table entry's threshold; after a column's thresholds come infinities, and an unread 0."""
     threshold = np.arange(1 << n_bits)
     tables = []
     for level in range(min(n_bits, MOST_LEVELS)):
@@ -201,21 +201,21 @@ def _order_of_tables(n_bits: int) -> npt.NDArray[np.int64]:
 def level_tables(
     ranks: RankTables, dtype: npt.DTypeLike
 ) -> tuple[np.ndarray, npt.NDArray[np.int64]]:
-    """The tables of all levels of all columns, of which each column has ``2**n_bits - 1`` entries.
+    """The tables of all levels of all columns; each column has ``2**n_bits - 1`` entries.
 
     Level l of a column begins at entry ``2**l - 1``, and is indexed by the answers so far as `RankTables.levels` is.
-    Beyond a column's thresholds come infinities.
+    Infinities follow a column's thresholds.
 
     Parameters
     ----------
     ranks : RankTables
     dtype : {float32, float64}
-        Of the entries; float32 are rounded down.
+        Type of the entries; float32 are rounded down.
 
     Returns
     -------
     array of ``dtype``, and int64 [C + 1]
-        The tables, and where each column's begin.
+        The tables, and where each column's begins.
     """
     threshold = round_down(ranks.threshold) if np.dtype(dtype) == np.float32 else ranks.threshold
     tables, starts = _tables(threshold, ranks.offsets, ranks.n_bits, _order_of_levels)
@@ -224,12 +224,12 @@ def level_tables(
 
 @cache
 def _order_of_levels(n_bits: int) -> npt.NDArray[np.int64]:
-    """The threshold that each entry of all levels asks."""
+    """Index of the threshold of each entry of all levels."""
     return np.concatenate([_asked(level, n_bits) for level in range(n_bits)])
 
 
 def _asked(level: int, n_bits: int) -> npt.NDArray[np.int64]:
-    """The thresholds that a level's entries ask, by the answers so far."""
+    """Indices of a level's thresholds, by the answers so far."""
     threshold = np.arange(1 << n_bits)
     asked = np.empty(1 << level, np.int64)
     asked[_answers(level)] = threshold[(1 << (n_bits - 1 - level)) - 1 :: 1 << (n_bits - level)]

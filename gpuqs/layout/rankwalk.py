@@ -10,15 +10,15 @@ so that adding ``byte << POSITION_SHIFT`` carries into the distance exactly wher
 ``(item + code) >> DISTANCE_SHIFT`` is the whole step. A leaf has distance 0 and entry 0, whose byte is 0: a
 walk stays there. Its middle byte is the leaf's label.
 
-Many documents are asked all of a tree's tests, in preorder. The label of a leaf is 0 of the leftmost one, and i + 1 of
-the first leaf to the right of node i in preorder: one for each leaf of a tree. A document begins at label 0. Where it
-is at the label of a node's leftmost leaf it comes to that node, and goes to label i + 1 if its byte exceeds the
+Many documents evaluate all of a tree's tests, in preorder. The leftmost leaf has label 0, and the first leaf to the
+right of node i in preorder has label i + 1, so each leaf of a tree has one label. A document begins at label 0. When it
+is at the label of a node's leftmost leaf, it has reached that node, and goes to label i + 1 if its byte exceeds the
 node's position.
 
-Some processors ask a document 64 tests at once. The tests lie in *words*, with nodes of one tree, or of several small
-ones, in preorder, so that a left child has the place after its parent's. The outcomes tell each node where the
-document goes on from there. By pointer jumping all of them learn at once where two steps lead, then four, and so on,
-till the tree's root knows the last node of the walk, and so the leaf.
+Some processors evaluate 64 tests of a document at once. The tests lie in *words*, with nodes of one tree, or of several
+small ones, in preorder, so that a left child has the place after its parent's. The outcomes say for each node where
+the document goes on from there. Pointer jumping then finds for all nodes at once where two steps lead, then four, and
+so on, until it has found the last node of the walk from the tree's root, and so the leaf.
 """
 
 from __future__ import annotations
@@ -35,68 +35,68 @@ from gpuqs.forest import NAN_LEFT, Forest
 from gpuqs.layout.columns import Columns, round_down
 from gpuqs.layout.ranks import RankTables
 
-#: Most leaves of a tree: a left child is then at most 251 items away.
+#: Upper limit of leaves in a tree: a left child is then at most 251 items away.
 MAX_LEAVES = 128
-#: Thresholds that one entry tells apart.
+#: Upper limit of thresholds among which one entry ranks.
 ENTRY_THRESHOLDS = 255
-#: Most entries of a forest, with the one that leaves ask.
+#: Upper limit of entries in a forest, including the leaves' entry.
 MAX_ENTRIES = 1 << 16
-#: Thresholds of a block.
+#: Thresholds of a block in `ThresholdBlocks`.
 BLOCK_THRESHOLDS = 16
 #: Trees walked side by side: as many as there are registers for.
 WALKS = 12
-#: Trees of a block, whose walks are ordered by their length.
+#: Trees of a block, in which they are ordered by depth.
 TREE_BLOCK = 32 * WALKS
 
-#: Most documents that walk where none jump; more are asked every test.
+#: Most documents that walk, if there are no jumps; more evaluate every test.
 WALKING = 4
 #: The same with registers of 16 bytes.
 WALKING_NARROW = 8
-#: Most documents that jump, where they can; more are asked every test.
+#: Most documents that jump, if there are jumps; more evaluate every test.
 JUMPING = 12
-#: Most registers full of documents that are asked a test together: one, two or so many.
+#: Most registers of documents that go through a test together, which may also be one or two.
 REGISTERS_TOGETHER = 4
-#: Most bytes of such a register, and so documents in it.
+#: Upper limit of bytes in such a register, and so of documents.
 MOST_LANES = 32
-#: Places of a word, and most nodes of a tree in it; larger ones take two.
+#: Places of a word, which limit the nodes of a tree in it. If some tree is larger, words come in pairs.
 JUMP_PLACES = 64
-#: Most entries that the tests of words name.
+#: Upper limit of entries that tests in words can name.
 JUMP_ENTRIES = 256
-#: What a place's label has where it is that of the left child.
+#: Added to a place's label if that leaf is the left child.
 LEAF_ON_LEFT = 128
 
-#: Where an item has the position of its threshold, above its entry.
+#: Lowest bit of a threshold's position in an item, above the entry.
 POSITION_SHIFT = 16
-#: Where it has the distance to its left child.
+#: Lowest bit of the distance to the left child in an item.
 DISTANCE_SHIFT = 24
 
 #: The C++ `RankEntry`.
 RANK_ENTRY = np.dtype([("column", "i4"), ("first", "i4"), ("nan_left", "i4")])
-#: The C++ `RankTest`; its position is what is left of 127, as the documents' bytes are.
+#: The C++ `RankTest`; positions are stored as `SIGNED` minus their value, as documents' bytes are.
 RANK_TEST = np.dtype([("entry", "u2"), ("position", "i1"), ("first", "u1")])
 SIGNED = 127
-#: The C++ `JumpWord`; an entry is its number less one, for no node asks the leaves'.
+#: The C++ `JumpWord`; entries are stored as their number - 1, because no node tests the leaves' entry.
 JUMP_WORD = np.dtype([(name, "u1", JUMP_PLACES) for name in ("entry", "position", "right", "first")])
 
 
 @dataclass(frozen=True)
 class RankJumps:
-    """Trees whose tests a document is asked all at once; W words, or twos of them where a tree has more nodes.
+    """Trees whose tests a document evaluates all at once; W words, or W pairs of words if a tree has too many nodes.
 
     Parameters
     ----------
     words : JUMP_WORD [words_together * W]
-        Of a node, by its place: ``right`` is its right child's place, or its own if that child is a leaf. ``first``
-        is the label of the leftmost leaf below, counted from the place of the tree's root on, and `LEAF_ON_LEFT` more
-        if this leaf is the left child.
+        At a node's place, ``right`` is its right child's place, or its own if that child is a leaf. ``first`` is the
+        label of the leftmost leaf below plus the place of the tree's root, plus `LEAF_ON_LEFT` if this leaf is the
+        left child.
     trees : int32 [W + 1]
-        First tree of each word, or of two, whose places count on.
+        First tree of each word, or of each pair, whose places are numbered through.
     blocks : int32 [B + 1]
-        First word, or two, of each tree block.
+        First word, or pair, of each tree block.
     root : uint8 [T]
-        Place of each tree's root. Of a tree without nodes, that of a test that no document passes.
+        Place of each tree's root; for a tree without nodes, the place of a test that no document passes.
     doublings : uint8 [B]
-        How often steps are doubled until one leads from a root to the deepest node of a tree block.
+        How often to double steps until one step leads from any root to the deepest node of a tree block.
     words_together : {1, 2}
     """
 
@@ -110,14 +110,14 @@ class RankJumps:
 
 @dataclass(frozen=True)
 class ThresholdBlocks:
-    """Columns' thresholds in blocks of `BLOCK_THRESHOLDS`, a column's last filled up with infinity; C columns.
+    """Columns' thresholds in blocks of `BLOCK_THRESHOLDS`, a column's last one padded with infinity; C columns.
 
-    Samples are the last threshold of each block but the column's last. They are in blocks, too, filled up likewise.
+    Samples are the last threshold of each block except the column's last. They are in blocks, too, padded likewise.
 
     Parameters
     ----------
     first, first_samples : int64 [C + 1]
-        Each column's first block, of thresholds and of samples, and the end.
+        First block of thresholds, and of samples, of each column, and the end.
     threshold32, sample32 : float32 [blocks, BLOCK_THRESHOLDS]
     threshold64, sample64 : float64 [blocks, BLOCK_THRESHOLDS]
     """
@@ -133,7 +133,7 @@ class ThresholdBlocks:
 def threshold_blocks(
     offsets: npt.NDArray[np.int64], threshold32: npt.NDArray[np.float32], threshold64: npt.NDArray[np.float64]
 ) -> ThresholdBlocks:
-    """Put columns' thresholds, C + 1 offsets to them, in blocks."""
+    """Put columns' thresholds in blocks; ``offsets`` [C + 1] are the columns' bounds."""
     counts = np.diff(offsets)
     n_blocks = np.maximum(-(-counts // BLOCK_THRESHOLDS), 1)
     first, first_samples = (_starts(n) for n in (n_blocks, np.maximum(-(-(n_blocks - 1) // BLOCK_THRESHOLDS), 1)))
@@ -151,7 +151,7 @@ def _starts(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _in_blocks(values: np.ndarray, counts: npt.NDArray[np.int64], first: npt.NDArray[np.int64]) -> np.ndarray:
-    """Values, so many of each column, in blocks from the column's first one on."""
+    """Put values in blocks: ``counts`` values of each column, from its ``first`` block on."""
     blocks = cache_lines.zeros((int(first[-1]), BLOCK_THRESHOLDS), values.dtype)
     blocks[:] = np.inf
     places = np.arange(len(values)) + np.repeat(first[:-1] * BLOCK_THRESHOLDS - _starts(counts)[:-1], counts)
@@ -171,16 +171,16 @@ class RankWalkLayout:
     threshold32 : float32 [P]
         The columns' distinct thresholds rounded down, for float32 documents.
     blocks : ThresholdBlocks
-        Both, for few documents.
+        The thresholds of both types in blocks, for few documents.
     entries : RANK_ENTRY [...]
         Entry 0 is the leaves'.
     items : uint32 [N + L]
-        Tree by tree, in the order of the groups; a tree's in the order of `gpuqs.layout.traversal.pair_up`. Empty where
+        Trees in the order of the groups, each tree's items in the order of `gpuqs.layout.traversal.pair_up`. Empty if
         there are jumps.
     block_offsets : int32 [B + 1]
         First tree of each block: a multiple of `WALKS`.
     tree : int32 [G * WALKS]
-        The trees of each group, within their block; -1 fills the last group up.
+        The trees of each group, numbered within their block; -1 pads the last group.
     root : uint32 [G * WALKS]
     steps : uint8 [G]
         Depth of the group's deepest tree. Groups hold trees of about the same depth.
@@ -191,7 +191,7 @@ class RankWalkLayout:
     tests : RANK_TEST [N]
         Tree by tree, in preorder; ``first`` is the label of the leftmost leaf below.
     jumps : RankJumps or None
-        In place of walks. None unless asked for, or where documents have more bytes than they can name.
+        Used instead of walks. None if not requested, or if there are more entries than tests in words can name.
     """
 
     ranks: RankTables
@@ -254,7 +254,7 @@ def build_rankwalk(
 
 
 def _jumps(placed: Any, depth: npt.NDArray[np.int64], block_offsets: npt.NDArray[np.int32]) -> RankJumps:
-    """From `place_trees`. A walk of d tests takes d - 1 steps from the root to its last node."""
+    """Jumps over the words of `place_trees`. A walk of d tests takes d - 1 steps from the root to its last node."""
     words, trees, root, words_together = placed
     deepest = np.maximum.reduceat(depth, block_offsets[:-1]) if len(depth) else depth
     doublings = np.ceil(np.log2(np.maximum(deepest - 1, 1))).astype(np.uint8)
@@ -263,5 +263,5 @@ def _jumps(placed: Any, depth: npt.NDArray[np.int64], block_offsets: npt.NDArray
 
 
 def most_entries(columns: Columns) -> int:
-    """A bound on the entries that documents are coded as."""
+    """Upper bound on the entries that documents are coded as."""
     return 1 + 2 * int((-(-columns.n_nodes // ENTRY_THRESHOLDS)).sum())

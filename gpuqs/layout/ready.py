@@ -1,7 +1,7 @@
-"""What a model's file may keep beside its forest, as it takes longest to find again: `Model.save` with ``ready=True``.
+"""What a model's file may keep with its forest, because it takes longest to recompute: `Model.save(ready=True)`.
 
-Files are untrusted, and nothing here is believed: each node's threshold is compared with the one of its kept rank,
-which takes a fraction of what sorting them all did. What is not right, or of another forest, is found anew.
+Files are untrusted, so everything is checked: each node's threshold is compared with that of its kept rank, which takes
+a fraction of the time of sorting the thresholds. Arrays that are wrong, or of another forest, are computed again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuqs.cpu_fallback import making
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import Columns
 
-#: The arrays and their types, one dimension each. Others would take other names.
+#: Names and types of the arrays, which have one dimension. Arrays of another meaning would have other names.
 ARRAYS: Final = {"ranks.threshold": "float64", "ranks.offsets": "int64", "ranks.of_node": "uint16"}
 
 #: The arrays that came with each living forest.
@@ -31,14 +31,14 @@ def keep(forest: Forest, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def kept(forest: Forest) -> Mapping[str, np.ndarray]:
-    """The arrays that came with a forest, to `keep` them for another one of the same trees; none: no arrays."""
+    """The arrays that came with a forest, to `keep` them for another one of the same trees; empty if there are none."""
     return _KEPT.get(forest, {})
 
 
 def kept_ranks(
     forest: Forest, columns: Columns
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.int32]] | None:
-    """``threshold``, ``offsets`` and ``of_node`` of `RankTables` (`gpuqs.layout.ranks`), if what was kept is right."""
+    """``threshold``, ``offsets`` and ``of_node`` of `RankTables` (`gpuqs.layout.ranks`), if the kept ones are right."""
     if (arrays := _KEPT.get(forest)) is None:
         return None
     threshold, offsets, of_node = (arrays[name] for name in ARRAYS)

@@ -1,6 +1,6 @@
 """Tree reversing (paper 002, section 6): which trees have more false tests than true ones, and their leaves mirrored.
 
-A reversed tree's children are swapped, and its tests turned round: left iff not ``x <= threshold``.
+A reversed tree's children are swapped, and its tests negated: left iff not ``x <= threshold``.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from gpuqs.forest import Forest
 from gpuqs.layout.columns import Columns
 from gpuqs.layout.leaves import LeafRanges
 
-#: A tree is reversed from this expected share of false tests on. Above one half: thresholds lie where a learner
-#: looked closely, documents less so, and a wrongly reversed tree costs what a rightly reversed one saves.
+#: A tree is reversed if its expected share of false tests exceeds this. It is above one half because thresholds lie
+#: where a learner looked closely, documents less so, and a wrong reversal costs what a right one saves.
 FALSE_SHARE = 0.6
-#: None is reversed where fewer of the trees would be: each block's columns are gone through once more for them.
+#: No tree is reversed if less than this share of trees would be: they cost one more pass over each block's columns.
 SIGNIFICANT = 0.1
 
 
 def false_trees(forest: Forest, columns: Columns) -> npt.NDArray[np.bool_]:
-    """The trees to reverse, bool [T], where no documents are at hand.
+    """The trees to reverse, bool [T], chosen without documents.
 
     Documents are taken to lie among a column's thresholds as the thresholds themselves do: a test with ``r`` of
-    the column's ``n`` thresholds below its own, ties counted by half, is false with the odds ``1 - r / n``.
-    None where they are fewer than `SIGNIFICANT`.
+    the column's ``n`` thresholds below its own, ties counted by half, is false with probability ``1 - r / n``.
+    No tree is reversed if their share would be below `SIGNIFICANT`.
     """
     order = np.lexsort((columns.threshold, columns.of_node))
     column, threshold = columns.of_node[order], columns.threshold[order]
@@ -42,7 +42,7 @@ def false_trees(forest: Forest, columns: Columns) -> npt.NDArray[np.bool_]:
 
 
 def mirrored(forest: Forest, ranges: LeafRanges, reverse: npt.NDArray[np.bool_]) -> LeafRanges:
-    """The ranges after the children of all nodes of some trees were swapped."""
+    """The ranges after the children of all nodes in the reversed trees are swapped."""
     n_leaves = np.diff(forest.leaf_offsets).astype(np.int32)
     swapped, end = reverse[forest.node_tree], n_leaves[forest.node_tree]
     first = np.where(swapped, end - ranges.end, ranges.first)

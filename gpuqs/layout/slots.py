@@ -1,7 +1,7 @@
 """Trees as nodes over few slots: the programs of the GPU kernel `slots`, for trees of any shape.
 
-A node's S_j lies in a slot until no other node needs it. Of two subtrees the one with fewer leaves goes first, so that
-few slots do: trees of 64 leaves take at most nine.
+A node's S_j stays in a slot until no other node needs it. The subtree with fewer leaves goes first, so that few slots
+suffice: trees of 64 leaves take at most nine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafRanges
 from gpuqs.layout.traversal import split_by_depth
 
-#: Nodes of a program are padded to a multiple of so many, whose rows are loaded together.
+#: Programs are padded to a multiple of this many nodes, whose rows are loaded together.
 NODES_TOGETHER = 8
 
 #: The slot with all ones: S_0 of every tree.
@@ -62,7 +62,7 @@ def slot_programs(
     room = -(-length // NODES_TOGETHER) * NODES_TOGETHER
     offsets = np.append(0, np.cumsum(room))
     nodes = np.zeros(offsets[-1], NODE)
-    nodes["first"], nodes["end"], nodes["own"], nodes["plane"] = ZEROS, ZEROS, FIRST_SLOT, n_slots  # of the padding
+    nodes["first"], nodes["end"], nodes["own"], nodes["plane"] = ZEROS, ZEROS, FIRST_SLOT, n_slots  # padding
 
     mine = ~oblivious[turned.node_tree]
     at = (offsets[turned.node_tree] + place)[mine]
@@ -71,7 +71,7 @@ def slot_programs(
     for name, values in (("row", row), ("first", first), ("end", end), ("own", own), ("plane", plane)):
         nodes[name][at] = values[mine]
 
-    # A level's S is its predicate, ZEROS | (ONES & predicate), and its plane, too.
+    # In an oblivious tree, a level's S is its predicate, ZEROS | (ONES & predicate), and so is its plane.
     of_tree = np.repeat(np.arange(turned.n_trees), np.diff(level_offsets))
     level = np.arange(len(levels)) - level_offsets[of_tree]
     at = offsets[of_tree] + level
@@ -80,10 +80,10 @@ def slot_programs(
 
 
 def _slots(turned: Forest, ranges: LeafRanges) -> tuple[npt.NDArray[np.int64], ...]:
-    """Of each node: its place in its tree's program, and the slots of S_first, S_end and of its own S_j.
+    """For each node: its place in its tree's program, and the slots of S_first, S_end and of its own S_j.
 
-    Level by level: a node takes the lowest free slot, and hands to both children which slots are taken, and whether
-    S_first and S_end are wanted beyond the child. What the first child's subtree takes is free again for the second.
+    Level by level: a node takes the lowest free slot, and tells both children which slots are taken, and whether
+    S_first and S_end are needed after the child. Slots of the first child's subtree are free again for the second's.
     """
     n = turned.n_nodes
     place, taken = np.zeros(n, np.int64), np.full(n, (1 << FIRST_SLOT) - 1, np.int64)
@@ -106,7 +106,7 @@ def _slots(turned: Forest, ranges: LeafRanges) -> tuple[npt.NDArray[np.int64], .
             keep_mine, keep_other = (keep_first, keep_end) if side == 0 else (keep_end, keep_first)
             before = (n_left if side else n_right)[level] - 1  # nodes of the other subtree
             place[child] = place[at] + 1 + np.where(goes_first, 0, before)[inner]
-            # The second child finds the other boundary free, unless somebody else wants it.
+            # For the second child, the other boundary's slot is free, unless it is needed later.
             gone = ~goes_first & ~keep_other[level]
             taken[child] = np.where(gone, used & ~(1 << other), used)[inner]
             own_kept, mine_kept = goes_first[inner], keep_mine[at]

@@ -1,12 +1,12 @@
 """Trees as steps from left to right, with a stack: the programs of the GPU kernel `steps`.
 
-Step j gives S_j. It keeps ``a``, the last S, and ``top``, which closes the subtree that it stands in:
+Step j gives S_j. Between steps there are ``a``, the last S, and ``top``, the S that closes the current subtree:
 
 - A node whose left child is a leaf is a step: ``a = top | (a & row)``.
-- Any other node pushes before the first step of its subtree: ``top``, then ``top = top | (a & row)``, its own S. Its
-  step takes that, ``a = top`` (row 0 is zeros), and the step after pops.
+- Any other node pushes before the first step of its subtree: it pushes ``top``, then sets ``top = top | (a & row)``,
+  its own S. Its own step only copies that, ``a = top`` (its row is row 0, zeros), and the step after pops.
 
-Steps go in groups of eight, groups in pages of one size, no more than the kernel stages at once. An oblivious
+Eight steps are a group. Groups are in pages of one size, no larger than the kernel stages at once. An oblivious
 tree's groups are its levels' rows, eight planes each. Steps beyond the last give zeros.
 """
 
@@ -22,17 +22,17 @@ from gpuqs.layout.leaves import LeafRanges
 
 #: Steps of a group, whose rows are loaded together.
 STEPS = 8
-#: Most 32-bit words of a page: 16 bytes a lane.
+#: Upper limit of 32-bit words in a page: 16 bytes per lane.
 PAGE = 128
 #: 32-bit words of a group: its steps' rows, and two of flags.
 GROUP = STEPS + 2
-#: Rows that the kernel looks at beyond a page's last node that pushes: the first of those after it, and what follows.
+#: Words that the kernel reads after the rows of a page's nodes that push: the row of the next one, and one word more.
 AHEAD = 2
 #: Bits of a step's flags that say how many nodes push before it.
 PUSHES = 0x3F
-#: The bit that says that the stack is popped before these.
+#: The bit that says that the stack is popped before they push.
 POP = 0x80
-#: The bit between, which says something of the whole group; what, depends on the step of the group that has it:
+#: The bit between says something of the whole group, which depends on the step of the group that has it:
 MARK = 0x40
 #: its page ends with the group,
 ENDS_PAGE = 0
@@ -40,8 +40,8 @@ ENDS_PAGE = 0
 ENDS_TREE = 1
 #: its rows are an oblivious tree's levels.
 LEVELS = 2
-#: Deepest stack of a forest whose trees are steps. With the planes of the largest trees it takes 46 KiB for four warps
-#: of two words a lane; 48 can be had without asking for more.
+#: Upper limit of the stack's depth. With the planes of the largest trees, four warps with two words per lane then take
+#: 46 KiB of shared memory; 48 KiB are available without opting in.
 MAX_DEPTH = 28
 
 
@@ -53,13 +53,13 @@ class StepPrograms:
     ----------
     pages : uint32 [pages, words of a page]
         Rows of the groups' steps, flags of the groups' steps (a byte each), rows of the nodes that push, in order,
-        and of the first that pushes in a page after it.
+        and the row of the first node that pushes in a later page.
     tree_pages : int32 [T + 1]
         First page of each tree.
     n_groups : int
         Groups of a page; those after the one that ends it are not run.
     depth : int
-        Of the deepest stack.
+        Depth of the deepest stack.
     """
 
     pages: npt.NDArray[np.uint32]
@@ -80,12 +80,12 @@ def step_programs(
     Parameters
     ----------
     turned : Forest
-        As polarity has turned it.
+        The forest after polarity has swapped children.
     ranges : LeafRanges
     row : int64 [N]
         Row of each node.
     level_offsets, levels
-        As `gpuqs.layout.bitslice.oblivious_levels` gives them.
+        As returned by `gpuqs.layout.bitslice.oblivious_levels`.
     """
     n_levels = np.diff(level_offsets)
     n_steps = np.where(n_levels > 0, n_levels, np.diff(turned.node_offsets))
@@ -147,7 +147,7 @@ def _cut(number: npt.NDArray[np.int64], pushed: npt.NDArray[np.int64]) -> tuple[
     number : int64 [G]
         Number of each group in its tree.
     pushed : int64 [G]
-        Nodes that push in it; so few that any group fits alone.
+        Nodes that push in each group; any group by itself fits a page.
     """
     n_groups = min(int(number.max(initial=0)) + 1, STEPS)
     while True:

@@ -1,4 +1,4 @@
-"""The tops of large trees, cut off: `bitslice`'s programs go through them for many documents, `walk` goes on below."""
+"""The tops of large trees: for many documents `bitslice`'s programs go through them, and `walk` continues below."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuqs.forest import Forest
 from gpuqs.layout.bitslice import MAX_COLUMNS, TREE_BLOCK, BitsliceLayout, build_bitslice, why_not
 from gpuqs.layout.ranks import build_ranks
 
-#: Levels of a top: one byte numbers its exits, and programs for eight levels take less than walks over two.
+#: Levels of a top: one byte numbers its exits, and programs for eight levels take less time than walks over two.
 TOP_LEVELS = 8
 #: Most exits of a top.
 TOP_EXITS = 1 << TOP_LEVELS
@@ -26,9 +26,9 @@ class Tops:
     Parameters
     ----------
     programs : BitsliceLayout
-        Of the tops; each tree block with nodes is a superblock, for all documents pass one before they pass the next.
+        Programs of the tops. Each tree block with nodes is a superblock: all documents pass one before the next.
     start : int32 [T, TOP_EXITS]
-        By the number that a program gives: the node or leaf there, as its place behind the tree's first one.
+        The node or leaf at each exit, by the number that a program gives it: its place after the tree's first item.
     """
 
     programs: BitsliceLayout
@@ -36,9 +36,9 @@ class Tops:
 
 
 def cut_off(forest: Forest) -> tuple[Forest, npt.NDArray[np.int32]]:
-    """The tops as a forest, whose leaves are the exits; what is at each, as `Forest.left` says it, int32 [exits].
+    """The tops as a forest, whose leaves are the exits; and the child at each exit, as in `Forest.left`, int32 [exits].
 
-    Of a forest without category sets.
+    The forest has no category sets.
     """
     is_top = forest.depth < TOP_LEVELS
     n_before = np.append(0, np.cumsum(is_top))  # nodes of tops
@@ -76,13 +76,13 @@ def build_tops(
 ) -> Tops | None:
     """Lay the tops out, if bit slices hold them.
 
-    ``place`` is that of each node, then of each leaf, ``tree_offsets`` each tree's first place.
+    ``place``: of each node, then of each leaf; ``tree_offsets``: each tree's first place.
     """
     top, at_exit = cut_off(forest)
     if why_not(top, TOP_EXITS, MAX_COLUMNS):
         return None
     tree_block = min(tree_block, TREE_BLOCK)
-    ranks, none = build_ranks(top), 0  # no block takes another into its superblock
+    ranks, none = build_ranks(top), 0  # each tree block is a superblock of its own
     programs = build_bitslice(top, ranks, max_predicates=none, max_nodes=none, compiled=True, tree_block=tree_block)
     tree = np.repeat(np.arange(forest.n_trees), np.diff(top.leaf_offsets))
     inner = forest.node_offsets[tree] + at_exit

@@ -1,4 +1,4 @@
-"""The orders in which a forest's nodes are gone through: level by level, in pairs of siblings, in preorder."""
+"""Orders of a forest's nodes: level by level, in pairs of siblings, in preorder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pair_up(forest: Forest) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64
 
 
 def preorder(forest: Forest) -> npt.NDArray[np.int64]:
-    """Place of each node where trees follow one another, each one's nodes in preorder: int64 [N]."""
+    """Place of each node if trees are stored one after another, their nodes in preorder: int64 [N]."""
     place, distance, item_offsets = pair_up(forest)
     # Pairs of siblings lie in preorder of their parents, from each tree's second item on.
     first_pair = place[: forest.n_nodes] + distance - 1 - item_offsets[forest.node_tree]

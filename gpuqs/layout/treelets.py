@@ -1,4 +1,4 @@
-"""Trees cut into treelets: a node alone, with its left child, its right child, or both.
+"""Trees cut into treelets: a node by itself, or with its left child, its right child, or both.
 
 A treelet's root passes its result to the children in a register, so that a forest cut into few
 treelets reads and writes less memory than node by node.
@@ -43,7 +43,7 @@ def cut_into_treelets(forest: Forest) -> Treelets:
     """Cover each tree with the fewest treelets (bottom-up dynamic programming over its nodes)."""
     n = forest.n_nodes
     base = forest.node_offsets[forest.node_tree]
-    # A leaf is node n: it costs nothing, and so do its children.
+    # All leaves are node n, which costs nothing, and whose children are node n.
     left = np.append(np.where(forest.left >= 0, base + forest.left, n), n)
     right = np.append(np.where(forest.right >= 0, base + forest.right, n), n)
     levels = split_by_depth(forest)
@@ -57,7 +57,7 @@ def cut_into_treelets(forest: Forest) -> Treelets:
         choices = np.stack([below[nodes], below[a] + cost[b], cost[a] + below[b], below[a] + below[b]])
         choices[WITH_LEFT, a == n] = choices[WITH_RIGHT, b == n] = n + 1  # no such child
         choices[WITH_LEFT | WITH_RIGHT, (a == n) | (b == n)] = n + 1
-        # Of equal costs the largest treelet: more of the lower ones then stand side by side on a level.
+        # Of equal costs the largest treelet, so that more of the lower ones are on the same level.
         kind[nodes] = 3 - choices[::-1].argmin(axis=0)
         cost[nodes] = choices.min(axis=0) + 1
 

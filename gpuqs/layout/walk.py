@@ -1,4 +1,4 @@
-"""The layout of `walk`: items, which are nodes and leaves in pairs of siblings, or nodes alone, in preorder."""
+"""The layout of `walk`: items in preorder, which are nodes and leaves in pairs of siblings, or only nodes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.tops import Tops, build_tops
 from gpuqs.layout.traversal import pair_up, preorder
 
-#: Most leaves of a tree whose links are short: the payload of a float32 NaN.
+#: Upper limit of leaves in a tree with short links: the payload of a float32 NaN holds a leaf's position.
 MAX_SHORT_LEAVES = 1 << 22
-#: Most leaves of any tree, below the bits of int32 that count its items.
+#: Upper limit of leaves in any tree, so that its items stay well within int32.
 MAX_LEAVES = 1 << 25
-#: Most items of a tree block, whose places in it kernels count in 32 bits, sixteen bytes each; a tree has fewer.
+#: Upper limit of items in a tree block: kernels count its bytes, sixteen per item, in 32 bits. A tree has fewer.
 MOST_TOGETHER = 1 << 26
-#: Most values of a block of documents, likewise.
+#: Upper limit of values in a block of documents, which are also counted in 32 bits.
 MOST_VALUES = (1 << 31) - 1
 #: The C++ `Item<float>` and `Item<double>`.
 ITEM32 = np.dtype([("threshold", "f4"), ("link", "u4")], align=True)
@@ -29,23 +29,23 @@ ITEM64 = np.dtype([("threshold", "f8"), ("link", "u8")])
 
 @dataclass(frozen=True)
 class WalkLayout:
-    """Each tree in an array of its own, in an order in which a subtree lies together.
+    """Trees one after another, each in an order that keeps subtrees together.
 
     Parameters
     ----------
     columns : Columns
     position : int32 [L]
-        Of each leaf in its tree, from left to right.
+        Position of each leaf in its tree, from left to right.
     block_offsets : int32 [B + 1]
-        First tree of each tree block, of `MOST_TOGETHER` items at most.
+        First tree of each tree block, which has at most `MOST_TOGETHER` items.
     tree_offsets : int64 [T + 1]
         First item (or node) of each tree.
     column_bits : int
         Bits of a link that hold the column.
     nodes_alone : bool
-        Whether the items are nodes alone.
+        Whether items are only nodes.
     wide : bool
-        Whether links need more than 32 bits: then there are no `item32`, and float32 documents become
+        Whether links need more than 32 bits. Then there are no `item32`, and float32 documents become
         float64, which changes no comparison.
     item32, item64 : ITEM32 and ITEM64 [N + L]
         Pairs of siblings in preorder of their parents. A link is ``distance to the left child <<
@@ -53,12 +53,12 @@ class WalkLayout:
         values left, and its threshold is a NaN whose lowest bits are its position among the tree's
         leaves: a walk stays there. Forests that round documents to float32 need no `item64` unless links are wide.
 
-        Of nodes alone, [N]: in preorder, so that the left child follows its parent. A link is
+        With `nodes_alone`, [N]: nodes in preorder, so that a left child follows its parent. A link is
         ``leaves to the left << (column_bits + 2) | the right child is a leaf << (column_bits + 1) |
-        nan left << column_bits | column``. A step to the right passes these leaves, and as many
-        nodes, itself included. (The left child is a leaf where it is one.)
+        nan left << column_bits | column``. A step to the right passes those leaves and equally
+        many nodes, including the node itself. (The left child is a leaf if one leaf is to the left.)
     tops : Tops, optional
-        Through which many documents go before they walk.
+        Tops that calls with many documents go through before they walk.
     """
 
     columns: Columns
@@ -74,7 +74,7 @@ class WalkLayout:
 
 
 def has_short_links(forest: Forest) -> bool:
-    """Whether links of 32 bits hold the forest's columns and the distances inside its trees, and NaNs its leaves."""
+    """Whether 32-bit links hold the forest's columns and the distances in its trees, and float32 NaNs its leaves."""
     link_bits = (2 * forest.n_leaves).bit_length() + _column_bits(find_columns(forest))
     return link_bits <= 31 and forest.n_leaves <= MAX_SHORT_LEAVES
 
@@ -86,8 +86,8 @@ def _column_bits(columns: Columns) -> int:
 def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool, with_tops: bool = False) -> WalkLayout:
     """Lay a forest out for a walk, in blocks of ``tree_block`` trees of at most `MAX_LEAVES` leaves.
 
-    ``nodes_alone``: where the forest `has_short_links`. ``with_tops``: where there are nodes and leaves, and no
-    category sets; there are tops then, if bit slices hold them and their tree blocks may be those of the walk.
+    ``nodes_alone`` requires `has_short_links`. ``with_tops`` requires items of nodes and leaves, and no category sets;
+    there are tops then if bit slices can hold them and their tree blocks are the same as the walk's.
     """
     if nodes_alone and not has_short_links(forest):
         raise ValueError("walks over nodes alone have links of 32 bits, and this forest needs longer ones")
@@ -134,12 +134,12 @@ def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool, with_tops:
 
 
 def most_rows(layout: WalkLayout) -> int:
-    """Documents of a block at most."""
+    """Upper limit of documents in a block."""
     return max(MOST_VALUES // max(len(layout.columns), 1), 1)
 
 
 def _blocks(tree_offsets: npt.NDArray[np.int64], tree_block: int) -> npt.NDArray[np.int32]:
-    """First tree of each block: so many trees, or as many as have `MOST_TOGETHER` items, but one at least."""
+    """First tree of each block of ``tree_block`` trees, or as many as have `MOST_TOGETHER` items, but at least one."""
     offsets, n_trees = [0], len(tree_offsets) - 1
     while (first := offsets[-1]) < n_trees:
         fit = int(np.searchsorted(tree_offsets, tree_offsets[first] + MOST_TOGETHER, "right")) - 1

@@ -1,7 +1,7 @@
-"""The layout of `walk_gpu`: nodes in preorder, 16 bytes each, whose walks count leaves as they go.
+"""The layout of `walk_gpu`: nodes in preorder, 16 bytes each; walks count the leaves that they pass.
 
-Leaves take no place: a step to the right passes the leaves of the left subtree, and as many nodes, the node itself and
-those of that subtree, which are one fewer than its leaves. So trees may have any number of leaves.
+Leaves take no space. A step to the right passes the leaves of the left subtree and equally many nodes: the node itself
+and those of that subtree, which has one node fewer than leaves. So trees may have any number of leaves.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gpuqs.layout.columns import Columns, find_columns, round_down
 from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.traversal import preorder
 
-#: Flag beside a node's column: missing values go left.
+#: Flag in a node's `column`: missing values go left.
 MISSING_LEFT = 1 << 31
-#: Flag beside it: the right child is a leaf. (The left one is, where n_left is 1.)
+#: Flag in a node's `column`: the right child is a leaf. (The left child is one if `n_left` is 1.)
 RIGHT_IS_LEAF = 1 << 30
-#: Leaves of all trees together are fewer, and so are columns, below the flags.
+#: A forest has fewer leaves than this, and fewer columns, whose numbers are below the flags.
 MAX_POSITIONS = RIGHT_IS_LEAF
-#: The kernels' nodes, with thresholds as documents are tested.
+#: The kernels' nodes, with thresholds of the type in which documents are tested.
 NODE32 = np.dtype([("threshold", "f4"), ("unused", "u4"), ("column", "u4"), ("n_left", "u4")])
 NODE64 = np.dtype([("threshold", "f8"), ("column", "u4"), ("n_left", "u4")])
 
@@ -35,9 +35,9 @@ class PreorderLayout:
     ----------
     columns : Columns
     position : int32 [L]
-        Of each leaf in its tree, from left to right.
+        Position of each leaf in its tree, from left to right.
     roots : int32 [T, 2]
-        Of each tree its first node, or -1 where it is one leaf, and its first leaf.
+        First node of each tree, or -1 if it is a single leaf; and its first leaf.
     node32, node64 : NODE32 and NODE64 [N]
         The column with its flags, and how many leaves the left subtree has.
     """

@@ -27,7 +27,7 @@ _PAIR = re.compile(rb"(^|\s)(\d+|qid):")
 
 
 class OptionError(InputError):
-    """An option of `open_documents` that a format does not know, rather than leave it unheeded.
+    """An option of `open_documents` that does not apply to a format; it is refused, not ignored.
 
     Parameters
     ----------
@@ -105,18 +105,18 @@ def open_documents(
         svmlight only: the feature id of the model's first feature. LightGBM and XGBoost take the
         ids as column numbers: 0.
     header : bool, optional
-        CSV only: whether the first line holds names; by default it does where it can be nothing else, and
-        where it could be a document as well, that is an error. Text with tabs is CSV where this is given.
+        CSV only: whether the first line holds names. By default found by content; it is an error if the
+        line could be either. Text with tabs is read as CSV if this is given.
     label, query : str, optional
-        Columns of CSV (with a header) and Parquet that hold relevance labels and query ids;
-        ``label`` and ``qid`` where there are such columns.
+        Columns of CSV (with a header) and Parquet that hold relevance labels and query ids; by default
+        ``label`` and ``qid``, if there are such columns.
     n_threads : int
         Threads that parse.
 
     Raises
     ------
     InputError
-        Not a file of documents, or not of this model's documents.
+        Not a file of documents, or not of documents for this model.
     OptionError
         An InputError: an option of another format was given.
     ColumnError
@@ -143,7 +143,7 @@ def open_documents(
 
 
 def _read_for(forest: Forest) -> Forest:
-    """What documents are read for, with the categories that tables of CTRs tell: how to read text hangs on them."""
+    """The forest that documents are read for, with the categories found in its CTRs: reading text depends on them."""
     ctrs, given = forest.ctrs, forest.given
     if ctrs is None:
         return given

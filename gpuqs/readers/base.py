@@ -47,7 +47,7 @@ class Chunk:
 
     @property
     def documents(self) -> np.ndarray | Documents:
-        """What `Model.predict` takes: values that a table's plan has coded are not coded again."""
+        """The documents for `Model.predict`: values that were coded from a table are not coded again."""
         return self.values if self.table is None else coded_rows(self.values)
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class DocumentReader(ABC):
     path : Path
         What messages call the file.
     size : int or None
-        Units of work in the file (bytes or rows), for a progress bar; None where nobody knows.
+        Units of work in the file (bytes or rows), for a progress bar; None if unknown.
     done : int
         Units read so far.
     warnings : list of str
@@ -109,11 +109,11 @@ class DocumentReader(ABC):
 def parse_blocks(
     blocks: Iterable[_Block], parse: Callable[[_Block], _Parsed], n_threads: int
 ) -> Iterator[tuple[_Block, _Parsed]]:
-    """Each block with what ``parse`` makes of it, in order; threads parse as many blocks at a time as they are."""
+    """Each block with the result of ``parse``, in order; ``n_threads`` blocks are parsed at a time."""
     with ThreadPoolExecutor(n_threads) as pool:
 
         def begin(block: _Block) -> Callable[[], _Parsed]:
-            # One thread parses here and when it is asked, so that nothing runs beside the scoring.
+            # With one thread, the caller parses on demand, so that nothing runs in parallel with scoring.
             if n_threads > 1:
                 try:
                     begun: Future[_Parsed] = pool.submit(parse, block)

@@ -1,7 +1,7 @@
 """CSV text in blocks of whole rows, which pyarrow parses from memory.
 
-Python reads the text, so that handlers of signals run while a pipe stalls; and the thread that pyarrow reads a
-block with holds nothing of Python's, for which it would wait, or die, where the interpreter ends.
+Python reads the text, so that signal handlers run while a pipe stalls; and the thread with which pyarrow reads a
+block holds no Python object, for which it would wait, or die, when the interpreter ends.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Block(NamedTuple):
     ----------
     text : bytes
     size : int
-        How many of its bytes they are; the begin of another row may follow.
+        How many bytes of ``text`` are whole rows; the beginning of another row may follow.
     line : int
-        Lines of the file before them.
+        How many lines of the file come before them.
     """
 
     text: bytes
@@ -41,7 +41,7 @@ def blocks(file: BinaryIO, delimiter: str, line: int, path: object) -> Iterator[
     Raises
     ------
     InputError
-        A row is longer than a row may be; names ``path``.
+        A row is too long; the message names ``path``.
     """
     rest = b""
     while read := file.read(_BLOCK_BYTES):
@@ -61,13 +61,13 @@ def blocks(file: BinaryIO, delimiter: str, line: int, path: object) -> Iterator[
 
 
 def end_of_rows(text: bytes, delimiter: str) -> int:
-    """Where the last row ends that ends in ``text``, which begins with a row; 0 where none does."""
+    """End of the last complete row in ``text``, which begins with a row; 0 if there is none."""
     end = text.rfind(b"\n") + 1
     if b'"' not in text:
         return end
     quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == ord('"'))
     before = np.frombuffer(b"\n" + text, np.uint8)[quotes[::2]]
-    if np.isin(before, list(f'{delimiter}\r\n"'.encode())).all():  # they open and close by turns, doubled ones too
+    if np.isin(before, list(f'{delimiter}\r\n"'.encode())).all():  # they open and close in turn, doubled ones too
         while np.searchsorted(quotes, end) % 2:
             end = text.rfind(b"\n", 0, int(quotes[np.searchsorted(quotes, end) - 1])) + 1
         return end
@@ -87,13 +87,13 @@ def line_of_row(text: bytes, row: int, delimiter: str) -> int:
 
 
 def _line_ends(text: bytes, delimiter: str) -> Iterator[re.Match[bytes]]:
-    """The line feeds outside quoted cells; a quote elsewhere than at a cell's begin is a letter as others."""
+    """The line feeds outside quoted cells; a quote that does not begin a cell is an ordinary character."""
     quoted = rb'(?<![^%s\r\n])"[^"]*(?:""[^"]*)*"?' % re.escape(delimiter).encode()
     return (found for found in re.finditer(rb"%s|\n" % quoted, text) if found[0] == b"\n")
 
 
 def parse(block: Block, names: list[str], delimiter: str, **converting: Any) -> Any:
-    """The table in a block, as pyarrow has it; ``converting`` is what pyarrow's ``ConvertOptions`` takes."""
+    """Parse a block into a pyarrow table; ``converting`` goes to pyarrow's ``ConvertOptions``."""
     import pyarrow
     from pyarrow import csv
 

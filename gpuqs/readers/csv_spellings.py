@@ -1,4 +1,4 @@
-"""Texts of CSV that spell a whole number otherwise than the model's categories do."""
+"""Strings in CSV that spell an integer differently from the model's categories."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import numpy as np
 from gpuqs.errors import InputError
 from gpuqs.text_hashes import holds
 
-#: What pandas reads as a whole number, blanks around it and all.
+#: What pandas reads as an integer, including blanks around it.
 _WHOLE: Final = re.compile(r"[ \t]*([+-]?[0-9]+)[ \t]*")
 
-#: What it reads as a fraction, and what may be a whole number nevertheless.
+#: What pandas reads as a float, which may be a whole number nevertheless.
 _FRACTION: Final = re.compile(r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*")
 
-#: Beyond that a fraction does not tell one whole number from the next.
+#: Beyond this, floats do not distinguish consecutive integers.
 _LARGEST: Final = 2.0**53
 
 
 class WholeNumbers:
-    """The spellings of whole numbers in a column of texts, whose categories a model compares as texts.
+    """The spellings of integers in a column of strings, whose categories a model compares as strings.
 
-    CatBoost compares "7", and pandas reads 07, +7 and blanks around 7 as that number. So they are read here where all
-    of the model's categories are whole numbers. Elsewhere they may be texts as well: blanks alone are taken off.
-    Other spellings that match nothing, where the plain one matches, are refused.
+    CatBoost compares "7", but pandas reads 07, +7 and 7 with blanks around it as that number. They are read as it here
+    if all of the model's categories are integers. Otherwise they may be strings as well: only blanks are removed.
+    Other spellings that match no category, though the plain one does, are refused.
 
     Parameters
     ----------
     known : tuple
-        The model's categories: texts (and the whole numbers that some of them spell), or the names of their hashes.
+        The model's categories: strings (and the integers that some of them spell), or the names of their hashes.
     """
 
     def __init__(self, known: tuple[Any, ...]) -> None:
@@ -39,13 +39,13 @@ class WholeNumbers:
         self._are_whole = bool(known) and all(_plain(str(value)) == str(value) for value in known)
 
     def respelled(self, column: Any, refuse: Callable[[int, str], InputError]) -> Any:
-        """A chunked Arrow array of texts with its whole numbers as the model spells them.
+        """A chunked Arrow array of strings with its integers as the model spells them.
 
         Parameters
         ----------
         column : pyarrow.ChunkedArray
         refuse : callable
-            The error for a row of the column, and what is wrong there.
+            Makes the error from a row of the column, and what is wrong there.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class WholeNumbers:
         return pyarrow.chunked_array(parts, "string")
 
     def _respelled(self, text: str) -> str | None:
-        """The text as the model spells it, or itself; None where it is to be refused."""
+        """The string as the model spells it, or itself; None if it is to be refused."""
         plain = _plain(text)
         if plain is None or plain == text or holds(self._known, text):
             return text
@@ -80,7 +80,7 @@ class WholeNumbers:
 
 
 def _plain(text: str) -> str | None:
-    """How Python writes the whole number that a text spells; None where it spells none."""
+    """How Python writes the integer that a string spells; None if it spells none."""
     if whole := _WHOLE.fullmatch(text):
         digits = whole[1].lstrip("+-").lstrip("0")
         return "-" * (whole[1][0] == "-") + digits if digits else "0"

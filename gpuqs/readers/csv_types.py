@@ -1,4 +1,4 @@
-"""What the columns of CSV text are read as: by the model's schema, and by the first values that a column holds."""
+"""What the columns of CSV text are read as: by the model's schema, and by the first values in a column."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gpuqs.text_hashes import holds
 #: How to say which columns hold categories, where the model does not.
 TELL: Final = "tell which columns hold categories: --category COLUMN, or gpuqs.load(path, categories=[column, ...])"
 
-#: How Arrow and pandas find truth values spelled.
+#: Spellings that Arrow and pandas read as bools.
 _TRUTHS: Final = ("True", "False", "TRUE", "FALSE", "true", "false")
 
 
 class ColumnTypes:
     """What to read the features' columns as.
 
-    Where the model says that a column holds texts, it is read as such; elsewhere the first values that it holds
-    decide, however far down they come. Till then the column is `blank`. A model may tell how many columns of texts
-    there are, and which its trees test as such (LightGBM): then blank ones that can be among them are `awaited` to be.
+    Where the model says that a column holds strings, it is read as such; otherwise its first values decide, however
+    far down they come. Until then the column is `blank`. A model may say how many string columns there are, and which
+    columns its trees test as categories (LightGBM): then blank ones that can be among them are expected to be.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class ColumnTypes:
         self._refuse_missing_spellings(dict(enumerate(forest.schema.categories)))
 
     def see(self, types: Mapping[int, Any]) -> None:
-        """Take note of Arrow's types of blank columns' values; its null is that of columns that still hold none."""
+        """Record Arrow's types of blank columns' values; its null is the type of columns that still hold none."""
         for at, arrow_type in types.items():
             if str(arrow_type) != "null":
                 self.blank.discard(at)
@@ -63,17 +63,17 @@ class ColumnTypes:
         self._decide()
 
     def awaitable(self) -> set[int]:
-        """Blank columns that make up the number of columns of texts that the model tells, if texts come there."""
+        """Blank columns that would complete the model's number of string columns if they held strings; else none."""
         tested = self.blank & self._tested
         return tested if len(self._texts()) + len(tested) == len(self._schema.in_order) else set()
 
     def await_texts(self) -> None:
-        """Take what is `awaitable` for columns of texts."""
+        """Expect strings in the columns that are `awaitable`."""
         self._awaited = self.awaitable()
         self._decide()
 
     def check(self, feature: int, value: str, line: int) -> None:
-        """Refuse what comes in a column that was blank, where what was read before is wrong by it."""
+        """Refuse the first value of a blank column if what was read before is wrong because of it."""
         is_text = self._kinds[feature] not in NUMBERS
         if self._schema.in_order and is_text != (feature in self._awaited):
             raise InputError(
@@ -84,7 +84,7 @@ class ColumnTypes:
         self._awaited.discard(feature)
 
     def finish(self) -> None:
-        """Refuse columns in which texts were expected, and which hold nothing in the whole file."""
+        """Refuse columns in which strings were expected, and which hold nothing in the whole file."""
         if self._awaited:
             name = self._names[min(self._awaited)]
             raise InputError(
@@ -109,7 +109,7 @@ class ColumnTypes:
         return [at for at, kind in enumerate(self._kinds) if kind is not None and kind not in NUMBERS]
 
     def _refuse_missing_spellings(self, known: dict[int, tuple[Any, ...] | None]) -> None:
-        """Refuse features among whose categories is a text that stands for a missing value in CSV."""
+        """Refuse features with a category whose string means a missing value in CSV."""
         for feature, values in known.items():
             held = {value for value in values or () if isinstance(value, str)}
             spelling = next((text for text in MISSING if holds(held, text)), None)
@@ -121,7 +121,7 @@ class ColumnTypes:
 
 
 def _type_of(known: tuple[Any, ...] | None, kind: Kind | None, schema: Schema) -> str:
-    """What to read a column as, whose categories these are, and which seems to hold that kind (None: nothing yet)."""
+    """What to read a column as, by the model's categories and the kind of its values (None: nothing yet)."""
     if known is None:
         return "bool" if kind is Kind.TRUTH else "float64"
     if known and all(isinstance(value, bool) for value in known):
@@ -138,7 +138,7 @@ def _type_of(known: tuple[Any, ...] | None, kind: Kind | None, schema: Schema) -
 
 
 def _type_of_truths(known: frozenset[Any], all_known: bool) -> str:
-    """What to read cells as that all spell truth values, by categories that are compared as texts."""
+    """What to read a column of bools as, by the model's categories, which are compared as strings."""
     text = next((text for text in _TRUTHS if holds(known, text)), None)
     number = next((text for text in "10" if holds(known, text)), None)
     both = text is not None and number is not None

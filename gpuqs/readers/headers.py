@@ -76,7 +76,7 @@ def first_line(source: DocumentSource) -> FirstLine:
 
 
 def check_text(start: bytes, path: object) -> None:
-    """Refuse what starts as no text in UTF-8, and say what to do.
+    """Refuse what does not start as text in UTF-8, and say what to do.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def check_text(start: bytes, path: object) -> None:
 
 
 def check_columns(cells: list[str], n_features: int, path: object) -> None:
-    """Refuse a first line that was not split, where the model has several features.
+    """Refuse a first line with a single cell if the model has several features.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class Guess(NamedTuple):
     ----------
     header : bool
     doubt : str
-        What the line was taken for, where a warning must tell; else empty.
+        What the line was taken for, if a warning must say so; else empty.
     """
 
     header: bool
@@ -127,9 +127,9 @@ def is_header(
 ) -> Guess:
     """Whether cells are names of columns.
 
-    They are if one that is no number is a name that the model (or the caller) knows, and no category of the model,
-    or if all are the model's names. Other texts are taken for names only where the model has no categories, and a
-    document of them would fail or each is clearly a name. Cells are a document if all are numbers or missing.
+    They are if one that is not a number is a name that the model (or the caller) knows, and not a category of the
+    model; or if all are the model's names. Other strings are taken for names only if the model has no categories, and
+    either a document of them would fail or each is clearly a name. Cells are a document if all are numbers or missing.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def is_header(
         if all_texts:
             return Guess(True, "a header")
     elif all_texts and not schema.has_categories:
-        if schema.has_names:  # which are not there: choosing the columns fails
+        if schema.has_names:  # its names are not there: choosing the columns fails
             return Guess(True)
         if len(texts) > 1 and len(set(texts)) == len(texts) and all(map(_IDENTIFIER.fullmatch, texts)):
             return Guess(True, "a header")
@@ -201,7 +201,7 @@ def _counted(names: Sequence[str]) -> bool:
 
 
 def _categories_among(texts: Collection[str], schema: Schema) -> set[str]:
-    """Those texts that are categories of the model, too."""
+    """Those strings that are also categories of the model."""
     known = {value for values in (*schema.categories, *schema.in_order) for value in values or ()}
     return {text for text in texts if holds(known, text)}
 
@@ -218,7 +218,7 @@ def is_number(cell: str) -> bool:
 
 
 def start_of(cells: list[str]) -> str:
-    """The first cells, for messages; of an empty one, quotes."""
+    """The first cells, for messages; an empty one is shown as quotes."""
     return ", ".join(start_of_cell(cell) or "''" for cell in cells[:4]) + (", ..." if len(cells) > 4 else "")
 
 

@@ -51,13 +51,13 @@ class NpyReader(DocumentReader):
                 version = npy.read_magic(file)
                 if version == (1, 0):
                     return npy.read_array_header_1_0(file)
-                # Version 3 is version 2 with more letters in the names of fields, which documents have not.
+                # Version 3 is version 2 with more letters in the names of fields, and documents have no fields.
                 if version not in ((2, 0), (3, 0)):
                     raise ValueError(f"its version, {version}, is not known")
                 if int.from_bytes(self.source.start(12)[8:], "little") > _LONGEST_HEADER:
                     raise ValueError("its header is too long")
                 return npy.read_array_header_2_0(file)
-        # A header is a Python literal: what is wrong with one has many kinds, MemoryError of deep ones among them.
+        # A header is a Python literal, which can be wrong in many ways; a deeply nested one raises MemoryError.
         except Exception as error:
             raise InputError(f"{self.path}: not a readable .npy file of numbers: {error}") from None
 
@@ -83,7 +83,7 @@ class NpyReader(DocumentReader):
                 yield Chunk(values)
 
     def _whole(self) -> BinaryIO:
-        """The values in a file to seek in: a stream's in an unnamed temporary one."""
+        """The values in a seekable file: a stream's are copied to an unnamed temporary one."""
         if self._file.seekable():
             return self._file
         copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
@@ -93,7 +93,7 @@ class NpyReader(DocumentReader):
         return copy
 
     def _columns(self, file: BinaryIO, begin: int, start: int, rows: int) -> np.ndarray:
-        """Some rows of an array that lies column after column."""
+        """Some rows of an array that is stored column by column."""
         values = np.empty((rows, self._shape[1]), self._dtype, order="F")
         for column in range(self._shape[1]):
             before = column * self._shape[0] + start

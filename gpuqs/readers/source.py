@@ -33,7 +33,7 @@ class DocumentSource:
     path : Path
         What messages call it.
     size : int or None
-        Bytes; None for a stream, which ends when it ends.
+        Bytes; None for a stream, whose size is unknown.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -58,7 +58,7 @@ class DocumentSource:
 
     @property
     def query_sizes(self) -> Path | None:
-        """Where the file of query sizes lies that a file may have."""
+        """Where a file's query sizes are, if it has a file of them."""
         return None if self._is_stdin else self.path.with_name(self.path.name + ".query")
 
     def start(self, size: int) -> bytes:
@@ -86,7 +86,7 @@ class DocumentSource:
         return io.BufferedReader(stream, _STEP)
 
     def open_seekable(self) -> BinaryIO:
-        """The same for who must seek: a stream is copied to an unnamed temporary file first."""
+        """Like `open`, but seekable: a stream is copied to an unnamed temporary file first."""
         file = self.open()
         if self.size is not None:
             return file
@@ -98,7 +98,7 @@ class DocumentSource:
 
 
 class _Whole(io.FileIO):
-    """A file that may not end before the place where it ended when it was opened."""
+    """A file whose reading fails if it has become shorter since it was opened."""
 
     def __init__(self, file: Path | int, path: Path) -> None:
         super().__init__(file, closefd=not isinstance(file, int))

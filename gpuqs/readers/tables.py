@@ -72,7 +72,7 @@ class _Columns:
 
 
 class ColumnError(InputError):
-    """A column of labels or query ids was asked for that a file has not."""
+    """A column of labels or query ids was asked for that the file does not have."""
 
 
 class _TableReader(DocumentReader):
@@ -146,7 +146,7 @@ class CsvReader(_TableReader):
 
     Without a header columns go by position; if there is one more than the model has features,
     the first is the label, as in LightGBM. Empty cells and ``NA`` are missing.
-    Where the model does not tell what a column holds, its first values do (`gpuqs.readers.csv_types`).
+    Where the model does not say what a column holds, its first values decide (`gpuqs.readers.csv_types`).
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class CsvReader(_TableReader):
             if not begin:
                 return
             types.see(self._inferred(begin[0], types.blank))
-            if types.awaitable() and (more := list(islice(found, 1))):  # else nothing comes
+            if types.awaitable() and (more := list(islice(found, 1))):  # else the file has ended
                 types.await_texts()
                 begin += more
             self._reading = self._options(types)
@@ -228,7 +228,7 @@ class CsvReader(_TableReader):
                 for at in types.blank:
                     table = table.set_column(at, f"c{features[at]}", table.column(at).cast(types.types[at]))
                 for at, numbers in spelled.items():
-                    if types.types[at] != "string":  # truth values
+                    if types.types[at] != "string":  # bools
                         continue
                     column = numbers.respelled(table.column(at), partial(self._misspelled, block, features[at]))
                     table = table.set_column(at, f"c{features[at]}", column)
@@ -238,7 +238,7 @@ class CsvReader(_TableReader):
             types.finish()
 
     def _inferred(self, block: Block, features: Iterable[int]) -> dict[int, Any]:
-        """What columns of features seem to hold in a block: Arrow's types."""
+        """Arrow's types for what feature columns seem to hold in a block."""
         at = sorted(features)
         if not at:
             return {}
@@ -247,7 +247,7 @@ class CsvReader(_TableReader):
         return dict(zip(at, table.schema.types, strict=True))
 
     def _see_late(self, types: ColumnTypes, shown: list[int], block: Block, table: Any) -> None:
-        """Read columns anew by the first values that they hold, in this block."""
+        """Decide again how to read columns, by their first values, which are in this block."""
         types.see(self._inferred(block, shown))
         for at in shown:
             row = int(np.argmax(np.asarray(table.column(at).is_valid())))
@@ -257,7 +257,7 @@ class CsvReader(_TableReader):
         self._coding = None
 
     def _options(self, types: ColumnTypes) -> dict[str, Any]:
-        """How Arrow is to read blocks; columns that are blank so far as texts, so that it takes whatever comes."""
+        """How Arrow is to read blocks; still blank columns are read as strings, so that it accepts any value."""
         ids = [f"c{at}" for at in self.columns.wanted]
         kinds = ["string" if at in types.blank else name for at, name in enumerate(types.types)]
         others = ["float64"] * (self.columns.label is not None) + ["string"] * (self.columns.query is not None)

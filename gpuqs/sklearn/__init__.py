@@ -72,7 +72,7 @@ def wrap(
     Parameters
     ----------
     model : estimator, Pipeline, str, os.PathLike, bytes, live model or Model
-        A fitted estimator; a fitted Pipeline, whose last step is wrapped; or what `gpuqs.from_model` takes.
+        A fitted estimator; a fitted Pipeline, whose last step is wrapped; or anything that `gpuqs.from_model` accepts.
     kind : {"classifier", "regressor", "outlier_detector"}, optional
         Which kind of estimator to make. By default, the kind of the estimator (a ranker becomes a regressor), or the
         kind that the trees of a file were trained for.
@@ -87,13 +87,13 @@ def wrap(
     expected_depth : float, optional
         As for `GpuqsOutlierDetector`.
     iteration_range : (int, int), optional
-        The iterations that the estimator is made of, as in `gpuqs.Model.predict`. By default all.
+        The iterations that the estimator scores with, as in `gpuqs.Model.predict`. By default all.
 
     Returns
     -------
     GpuqsClassifier, GpuqsRegressor, GpuqsOutlierDetector or Pipeline
-        A Pipeline is a copy whose steps are frozen: fitting it, or a clone of it, changes neither its steps nor
-        those of ``model``.
+        A returned Pipeline is a copy whose steps are frozen: fitting it, or a clone of it, changes neither its steps
+        nor those of ``model``.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def wrap(
 def _wrapped(
     model: Any, kind: Kind | None, iteration_range: Sequence[int] | None, options: dict[str, Any], callers: int
 ) -> Any:
-    """As `wrap`, which so many callers lead to: a warning names the line that called them."""
+    """The work of `wrap`; a warning names the line that is ``callers`` levels up from here."""
     while isinstance(model, FrozenEstimator):
         model = model.estimator
     if isinstance(model, Pipeline):
@@ -151,7 +151,7 @@ def _wrapped(
 
 
 def _frozen(step: Any) -> Any:
-    """A step before the last, as it was fitted, whatever becomes of the pipeline that it is from."""
+    """A step before the last, as it was fitted, independent of what happens to the pipeline that it is from."""
     if step is None or isinstance(step, str):  # "passthrough"
         return step
     with suppress(TypeError):  # what holds a lock or a connection cannot be copied: it is shared
@@ -180,8 +180,8 @@ def _class_of(kind: Kind, forest: Forest) -> type[Prefitted]:
 
 
 def _settings(model: Any, made: type[Prefitted]) -> dict[str, Any]:
-    """A live estimator's settings beside its trees."""
-    if made is GpuqsClassifier:  # the estimator's own array, and so its type, which a forest does not keep
+    """A live estimator's settings besides its trees."""
+    if made is GpuqsClassifier:  # the estimator's own array keeps its dtype; a forest does not
         return {"classes": getattr(model, "classes_", None)}
     if made is GpuqsOutlierDetector and hasattr(model, "offset_"):
         expected = float(average_path_length(np.array([model.max_samples_]))[0])
@@ -193,13 +193,13 @@ def _part(model: Model, iteration_range: Sequence[int]) -> Model:
     _, trees = output_and_trees(model.forest, "value", None, iteration_range=iteration_range)
     if trees is None:
         return model
-    # Iterations cut off at the front would make the best iteration's number another one's.
+    # If iterations are cut off at the front, the best iteration's number no longer fits.
     best = None if trees.start else model.best_iteration
     return Model(replace(model.forest.select(trees), best_iteration=best))
 
 
 def _as_classifier(model: Model, own_classes: Any) -> Model:
-    """The model with probabilities and, where training saw one class only, with that class for both answers."""
+    """The model with probabilities; if training saw only one class, that class is the label of both outcomes."""
     forest = model.forest
     if forest.link == "argmax":  # XGBoost's multi:softmax gives labels; the same sums give probabilities
         return Model(replace(forest, link="softmax"))

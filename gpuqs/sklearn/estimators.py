@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from gpuqs.arrays.refusals import refuse_strangers
-from gpuqs.cpu_fallback import in_default_float_mode
+from gpuqs.cpu_fallback import NAMES_OF_THREADS, in_default_float_mode
 from gpuqs.encoded import EncodedDocuments
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import Forest
@@ -23,12 +24,12 @@ from gpuqs.outputs import Output, Precision, class_labels, labels_as_array, obje
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Libraries whose leaves are no probabilities, so that without a link their scores say nothing of classes.
+#: Libraries whose leaves are not probabilities, so that without a link their scores say nothing about classes.
 _BOOSTERS: Final = ("LightGBM", "XGBoost", "CatBoost")
 
 
 def scores_tell_classes(forest: Forest) -> bool:
-    """Whether scores say something of classes, or are classes."""
+    """Whether scores say something about classes, or are classes."""
     own_labels = bool(forest.classes) and not forest.source.startswith(_BOOSTERS)
     return own_labels or tells_classes(forest)
 
@@ -54,7 +55,7 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features; absent where the model was trained without names."""
         names = self._model.feature_names if self._model.forest.schema.has_names else ()
-        if all(name == str(i) for i, name in enumerate(names)):  # as pandas counts columns without names
+        if all(name == str(i) for i, name in enumerate(names)):  # what pandas calls columns without names
             raise AttributeError("the model was trained without feature names")
         return np.asarray(names, dtype=object)
 
@@ -66,16 +67,21 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
             )
         return self.model
 
-    def _scores(self, X: Any, output: Output) -> np.ndarray:
-        model = self._model
-        precision: Precision = "exact" if output == "leaf" else self.precision
-        return np.asarray(model.predict(self._checked(X), output, n_threads=self.n_threads, precision=precision))
+    def _scores(self, X: Any, output: Output, options: Mapping[str, Any] = MappingProxyType({})) -> np.ndarray:
+        """``options``: keywords of `Model.predict`, which come before the estimator's own settings."""
+        if taken := [name for name in ("output", "out") if name in options]:
+            raise TypeError(f"got an unexpected keyword argument {taken[0]!r}; use estimator.model.predict")
+        model, settings = self._model, dict(options)
+        settings.setdefault("precision", "exact" if output == "leaf" else self.precision)
+        if not any(name in options for name in NAMES_OF_THREADS):
+            settings["n_threads"] = self.n_threads
+        return np.asarray(model.predict(self._checked(X), output, **settings))
 
     def _staged(self, X: Any, output: Output) -> Iterator[np.ndarray]:
         return self._model.staged_predict(self._checked(X), output, n_threads=self.n_threads)
 
     def _checked(self, X: Any) -> Any:
-        """``X``, checked as scikit-learn's estimators check it; tables stay tables, for the model to code."""
+        """``X``, checked as scikit-learn's estimators check it; tables stay tables, for the model to convert."""
         if self._passes(X):
             return X
         if isinstance(X, EncodedDocuments):
@@ -85,16 +91,16 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
             objects = getattr(X, "dtype", None) in (None, np.dtype(object)) and not hasattr(X, "tocsr")  # or lists
             dtype = object if objects and _keeps_texts(self._model.forest) else "numeric"
             X = validate_data(self, X, reset=False, dtype=dtype, accept_sparse=True, ensure_all_finite=False)
-            # Numbers that are objects still were a list's, which the model reads otherwise than such arrays.
+            # Numbers that are still objects came from a list, which the model reads differently from object arrays.
             return list(X) if dtype == "numeric" and X.dtype == object else X
-        # Names that LightGBM stores otherwise are right, and not what `validate_data` compares.
+        # Names that LightGBM stores in another spelling are right, but `validate_data` would not accept them.
         stored = self._model.forest.schema.stored
         if names is None or list(map(stored, names)) != list(self._model.feature_names):
             validate_data(self, X, reset=False, skip_check_array=True)
         return X
 
     def _passes(self, X: Any) -> bool:
-        """Whether ``X`` is an array with which `validate_data` would find nothing to do, or to warn of."""
+        """Whether ``X`` is an array in which `validate_data` would find nothing to do, or to warn about."""
         is_array = type(X) is np.ndarray and X.ndim == 2 and X.dtype in (np.float32, np.float64)
         return is_array and X.shape[1] == self.n_features_in_ and len(X) > 0 and not hasattr(self, "feature_names_in_")
 
@@ -102,7 +108,7 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
         return isinstance(self.model, Model)
 
     def __sklearn_clone__(self) -> Self:
-        # Parameters as they are: the model is immutable, and a copy of it would be prepared anew.
+        # Parameters are not copied: the model is immutable, and a copy would have to be prepared again.
         return type(self)(**self.get_params(deep=False))
 
     def __sklearn_tags__(self) -> Any:
@@ -114,6 +120,10 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def _asks_for_other_output(options: Mapping[str, Any]) -> bool:
+    return any(options.get(name) for name in ("raw_score", "output_margin", "pred_leaf", "pred_contrib"))
+
+
 def _has_stages(estimator: Prefitted) -> bool:
     """CatBoost's estimators and scikit-learn's boosted ones predict stage by stage; others do not."""
     forest = estimator._model.forest
@@ -122,14 +132,14 @@ def _has_stages(estimator: Prefitted) -> bool:
 
 
 def _keeps_texts(forest: Forest) -> bool:
-    """Whether texts in arrays are no numbers: they may be categories, or, to scikit-learn, unknown ones."""
+    """Whether strings in arrays must not become numbers: they may be categories or, for scikit-learn, unknown ones."""
     schema = forest.schema
     return schema.arrays_hold_values or (schema.library == "scikit-learn" and forest.has_categories)
 
 
 def _column_names(X: Any) -> list[str] | None:
-    """Names of a table's columns; None where ``X`` is no table."""
-    names = getattr(X, "column_names", None)  # of Arrow, whose `columns` are the data
+    """Names of a table's columns; None where ``X`` is not a table."""
+    names = getattr(X, "column_names", None)  # Arrow tables, whose `columns` are the data
     if names is None and hasattr(X, "num_columns"):  # batches of pyarrow before 13
         names = getattr(getattr(X, "schema", None), "names", None)
     names = getattr(X, "columns", None) if names is None else names
@@ -153,13 +163,16 @@ class GpuqsRegressor(RegressorMixin, Prefitted):  # type: ignore[misc]
         self.n_threads = n_threads
         self.precision = precision
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Predicted values [D], or [D, n_outputs] where the model has several outputs."""
-        return self._scores(X, "value")
+    def predict(self, X: Any, **options: Any) -> np.ndarray:
+        """Predicted values [D], or [D, n_outputs] where the model has several outputs.
+
+        ``options``: keywords of `gpuqs.Model.predict`, such as ``num_iteration`` or ``raw_score``.
+        """
+        return self._scores(X, "value", options)
 
     @available_if(_has_stages)  # type: ignore[untyped-decorator]
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """`predict` after each iteration, of exact sums; only where the trained estimator has it."""
+        """`predict` after each iteration, with exact sums; only if the trained estimator has it."""
         return self._staged(X, "value")
 
     def __sklearn_tags__(self) -> Any:
@@ -169,7 +182,7 @@ class GpuqsRegressor(RegressorMixin, Prefitted):  # type: ignore[misc]
 
 
 def _has_decision_function(estimator: GpuqsClassifier) -> bool:
-    """LightGBM's and scikit-learn's boosted classifiers have one; other libraries' have none, nor have forests."""
+    """LightGBM's and scikit-learn's boosted classifiers have one; other libraries' and random forests do not."""
     forest = estimator._model.forest
     return forest.source.startswith(("LightGBM", "scikit-learn")) and tells_probabilities(forest)
 
@@ -221,32 +234,43 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
         """Labels of the classes [n_classes]."""
         return self._own_labels if self.classes is None else np.asarray(self.classes)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The likeliest class of each document [D]; for multi-label models, 0 or 1 for each label [D, n_labels]."""
+    def predict(self, X: Any, **options: Any) -> np.ndarray:
+        """The likeliest class of each document [D]; for multi-label models, 0 or 1 for each label [D, n_labels].
+
+        ``options``: keywords of `gpuqs.Model.predict`, such as ``num_iteration``. With ``raw_score``, ``output_margin``
+        or ``pred_leaf`` the answer is that method's, as with LightGBM's and XGBoost's classifiers.
+        """
+        if _asks_for_other_output(options):
+            return self._scores(X, "value", options)
         self._check_classes()
-        return self._own_kind(self._scores(X, "class"))
+        return self._own_kind(self._scores(X, "class", options))
 
     @available_if(_has_stages)  # type: ignore[untyped-decorator]
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """`predict` after each iteration, of exact sums; only where the trained estimator has it."""
+        """`predict` after each iteration, with exact sums; only if the trained estimator has it."""
         self._check_classes()
         return map(self._own_kind, self._staged(X, "class"))
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes [D, n_classes]; for multi-label models, those of the labels."""
+    def predict_proba(self, X: Any, **options: Any) -> np.ndarray:
+        """Probabilities of the classes [D, n_classes]; for multi-label models, those of the labels.
+
+        ``options``: as for `predict`.
+        """
+        if _asks_for_other_output(options):
+            return self._scores(X, "value", options)
         self._check_classes()
-        return self._of_classes(self._scores(X, "value"))
+        return self._of_classes(self._scores(X, "value", options))
 
     @available_if(_has_stages)  # type: ignore[untyped-decorator]
     def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
-        """`predict_proba` after each iteration, of exact sums; only where the trained estimator has it."""
+        """`predict_proba` after each iteration, with exact sums; only if the trained estimator has it."""
         self._check_classes()
         return map(self._of_classes, self._staged(X, "value"))
 
     @available_if(_has_logarithms)  # type: ignore[untyped-decorator]
     @in_default_float_mode
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of `predict_proba`; only for models of scikit-learn and CatBoost whose estimators have it."""
+        """Logarithms of `predict_proba`; only for models of scikit-learn and CatBoost whose estimators have them."""
         if self._model.forest.library != "CatBoost":
             return cast(np.ndarray, np.log(self.predict_proba(X)))
         self._check_classes()
@@ -254,26 +278,26 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
 
     @available_if(_has_staged_logarithms)  # type: ignore[untyped-decorator]
     def staged_predict_log_proba(self, X: Any) -> Iterator[np.ndarray]:
-        """`predict_log_proba` after each iteration, of exact sums; only for models of CatBoost."""
+        """`predict_log_proba` after each iteration, with exact sums; only for models of CatBoost."""
         self._check_classes()
         return map(self._logarithms, self._staged(X, "raw"))
 
     @available_if(_has_decision_function)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> np.ndarray:
-        """Raw scores [D], or [D, n_classes] for more than two classes; only where the trained estimator has it."""
+        """Raw scores [D], or [D, n_classes] for more than two classes; only if the trained estimator has this."""
         return self._scores(X, "raw")
 
     @available_if(_has_staged_scores)  # type: ignore[untyped-decorator]
     def staged_decision_function(self, X: Any) -> Iterator[np.ndarray]:
-        """`decision_function` after each iteration, of exact sums; only where the trained estimator has it.
+        """`decision_function` after each iteration, with exact sums; only if the trained estimator has it.
 
-        Of two classes, those of a ``GradientBoostingClassifier`` are columns [D, 1], as its own.
+        For two classes, the answers of a ``GradientBoostingClassifier`` are columns [D, 1], as in scikit-learn.
         """
         column = self._model.forest.objective.startswith("GradientBoosting")
         return (raw[:, None] if column and raw.ndim == 1 else raw for raw in self._staged(X, "raw"))
 
     def _own_kind(self, labels: np.ndarray) -> np.ndarray:
-        """The model's labels as the estimator's own, in its type."""
+        """Convert the model's labels to the estimator's own, in their type."""
         forest = self._model.forest
         if self.classes is not None and not multi_label(forest):
             own = self._own_labels
@@ -291,13 +315,13 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
         """A column for each class."""
         if values.ndim == 2:
             return values
-        if not tells_probabilities(self._model.forest):  # the only class that a forest has seen
+        if not tells_probabilities(self._model.forest):  # a forest that has seen only one class
             return values[:, None]
         return np.column_stack([1 - values, values])
 
     @in_default_float_mode
     def _logarithms(self, raw: np.ndarray) -> np.ndarray:
-        """Logarithms of probabilities as CatBoost makes them: those of tiny ones are finite."""
+        """Logarithms of probabilities as CatBoost computes them: finite even for tiny ones."""
         with np.errstate(over="ignore"):
             if self._model.forest.link == "softmax":
                 raw = raw - raw.max(axis=1, keepdims=True)
@@ -317,7 +341,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
         return labels_as_array([*dict.fromkeys(forest.classes)]) if forest.classes else class_labels(forest)
 
     def _check_classes(self) -> None:
-        """Refuse labels that do not fit the model's classes, and models whose scores say nothing of classes."""
+        """Refuse labels that do not fit the model's classes, and models whose scores say nothing about classes."""
         forest = self._model.forest
         if not scores_tell_classes(forest):
             raise UnsupportedModelError(

@@ -14,20 +14,20 @@ from gpuqs.tuning.machine import Hierarchy
 
 #: Proposition 1: where a vector and a scorer fit L1, and eta c4 / d2 and c4 / s2 are small, one of these is best.
 SURVIVING = ("DSD2", "DSD2S1", "SDS2D2", "SDS2D1")
-#: Where c4 / s2 is not small, these may be, too.
+#: If c4 / s2 is not small, one of these may be best, too.
 OF_LARGE_SCORERS = ("SDS3D1", "SDS3D2")
 #: What counts as much less than one access to L1.
 SMALL = 0.5
 #: Shares of a vector and a scorer that a computation may really touch: points that guided sampling tries.
 SHARES = (1.0, 0.75, 0.5, 0.25)
-#: Vectors may occupy so much of a cache, and scorers as much.
+#: Share of a cache that vectors may occupy; scorers may occupy as much.
 HALF = 0.5
 _INNER = tuple((outer, inner) for inner in (1, 2, 3, 4) for outer in range(inner, 5))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A range case; ``d_level`` or ``s_level`` is None where the loop has no such block."""
+    """A range case; ``d_level`` or ``s_level`` is None if the loop has no such block."""
 
     loop: str
     d_level: int | None
@@ -81,7 +81,7 @@ class Point:
 def exists(case: Case, work: Work, memory: Hierarchy) -> bool:
     """Whether a range case is to be considered: blocks are not held by a faster cache than one of their items is."""
     of_vector, of_scorer = memory.level(work.vector_bytes), memory.level(work.scorer_bytes)
-    # DSD and SDSD keep a scorer in the innermost loop, SDS and DSDS a vector: nothing that it displaces stays above.
+    # The innermost loop keeps a scorer (DSD, SDSD) or a vector (SDS, DSDS), which displaces blocks from faster caches.
     inner = of_scorer if case.loop in ("DSD", "SDSD") else of_vector
     return all(level is None or level >= inner for level in (case.d_level, case.s_level))
 
@@ -89,11 +89,11 @@ def exists(case: Case, work: Work, memory: Hierarchy) -> bool:
 def cost(case: Case, d: float, s: float, work: Work, memory: Hierarchy) -> float:
     """T of a range case with blocks of d vectors and s scorers: the paper's Tables 1, 8, 9 and 10.
 
-    The miss rates that the paper leaves open are the shares of the block that the caches before it cannot hold.
+    The miss rates that the paper leaves open are taken as the shares of the block that faster caches cannot hold.
     """
     c = memory.__getitem__
     of_vector, of_scorer = memory.level(work.vector_bytes), memory.level(work.scorer_bytes)
-    to_vector = c(of_vector) if of_vector > 1 else 0.0  # what TD adds where one vector does not fit L1
+    to_vector = c(of_vector) if of_vector > 1 else 0.0  # what TD adds if one vector does not fit L1
     to_scorer = c(of_scorer) if of_scorer > 1 else 0.0
     i, j = case.d_level or 0, case.s_level or 0
     if case.loop == "DSD":
@@ -125,7 +125,7 @@ def _missed(level: int, d: float, of_scorer: int, work: Work, memory: Hierarchy,
 
 
 def block_sizes(case: Case, work: Work, memory: Hierarchy, share: float = 1.0) -> tuple[float, float]:
-    """d and s of a range case: as many as fit half of the cache, where each uses a ``share`` of its bytes."""
+    """d and s of a range case: as many items as fit half of the cache, if each uses a ``share`` of its bytes."""
 
     def fitting(level: int | None, each: float, most: int) -> float:
         if level is None:
@@ -147,7 +147,7 @@ def sample(
 ) -> list[Point]:
     """Guided sampling: a point for each range case and share, the cheapest first.
 
-    ``names``: of the cases that are looked at; by default those of Proposition 1 where it holds, else all.
+    ``names``: of the cases to consider; by default those of Proposition 1 if it holds, else all.
     """
     wanted = set(names if names is not None else surviving(work, memory))
     return sorted(_points(work, memory, shares, wanted), key=lambda point: point.cost)
@@ -162,7 +162,7 @@ def _points(work: Work, memory: Hierarchy, shares: Iterable[float], wanted: set[
 
 
 def surviving(work: Work, memory: Hierarchy) -> tuple[str, ...]:
-    """The range cases of which one is best: those of Proposition 1, or all where its conditions do not hold."""
+    """The range cases of which one is best: those of Proposition 1, or all if its conditions do not hold."""
     fits = max(work.vector_bytes, work.scorer_bytes) <= memory.sizes[0]
     d2, s2 = HALF * memory.sizes[1] / work.vector_bytes, HALF * memory.sizes[1] / work.scorer_bytes
     if not fits or work.eta * memory[4] / d2 > SMALL:
@@ -180,5 +180,5 @@ def case_of(loop: str, d: float, s: float, work: Work, memory: Hierarchy) -> Cas
         return Case(loop, d_level, None)
     if loop == "SDS":
         return Case(loop, None, s_level)
-    # The outer block of the two inner loops lies no nearer than the inner one.
+    # Of the two inner loops, the outer one's block is in no faster cache than the inner one's.
     return Case(loop, max(d_level, s_level), s_level) if loop == "DSDS" else Case(loop, d_level, max(d_level, s_level))

@@ -1,10 +1,11 @@
 """A short calibration of the engines' costs for this machine: one small forest, a factor for each engine, kept on disk.
 
-The constants in `Engine.cost` were measured on one processor. Others scale them much alike, but not quite: a factor
-says how much longer an engine's kernels take than predicted, in units of what the middle one of the engines does.
+The constants in `Engine.cost` were measured on one processor. Others scale them almost equally. A factor says how much
+longer an engine's kernels take than predicted, relative to the median of the engines.
 
-`Model.warm_up`, `Model.tune` and ``gpuqs calibrate`` take it, once for a machine. A call that chooses an engine only
-reads it: preparing a forest for six engines takes up to a tenth of a second in a new process, which no call may spend.
+`Model.warm_up`, `Model.tune` and ``gpuqs calibrate`` calibrate, once per machine. A call that chooses an engine only
+reads the factors: preparing a forest for six engines takes up to a tenth of a second in a new process, too long for a
+call.
 """
 
 from __future__ import annotations
@@ -33,28 +34,28 @@ from gpuqs.layout.ranks import build_ranks
 from gpuqs.tuning.machine import processor
 from gpuqs.version import __version__
 
-#: Seconds that a calibration may take, all preparing included: then it stops, and no factor is used. A quiet machine
-#: takes a tenth of that.
+#: Upper limit of the seconds of a calibration, including all preparation; after that it stops, and no factor is used.
+#: An idle machine takes a tenth of that.
 LIMIT = 0.5
-#: The least factor that is believed: a smaller one is a busy machine's.
+#: The smallest factor that is believed; only a busy machine gives smaller ones.
 LEAST = 0.4
-#: The largest, likewise.
+#: The largest factor that is believed.
 MOST = 2.5
 #: The engines that are measured; `qs_oblivious` runs on bwqs's kernel.
 MEASURED = ("bitslice", "rankwalk", "vqs", "qs", "bwqs", "walk")
 _ALIKE = {"qs_oblivious": "bwqs"}
-#: What they take of their cost with this forest on the machine that the costs were measured on; their ratios count.
+#: Time divided by predicted cost, with this forest on the machine where costs were measured; only ratios matter.
 _AT_HOME = {"bitslice": 0.75, "rankwalk": 1.4, "vqs": 0.87, "qs": 0.83, "bwqs": 0.91, "walk": 1.4}
-#: What `walk` takes of its cost where registers gather, which they do not on that machine: as it came out on an Intel
-#: Xeon (Sapphire Rapids or later) that other engines give factors of about 1.
+#: The same for `walk` with gathers, which that machine does not use: measured on an Intel Xeon (Sapphire Rapids or
+#: later) on which other engines have factors of about 1.
 _WALK_GATHERED = 2.1
-#: What `rankwalk` takes of its cost without jumps: on an AMD EPYC (Zen 4) whose AVX-512 is hidden.
+#: The same for `rankwalk` without jumps: measured on an AMD EPYC (Zen 4) with its AVX-512 hidden.
 _RANKS_WALKED = 0.9
 #: Documents of the calls that are measured.
 SIZES = (2, 24)
-#: How often each is measured; the least time counts.
+#: How often each is measured; the shortest time counts.
 _ROUNDS = 12
-#: An engine that is predicted to take so many times as long as the best is not measured: it will not be chosen.
+#: Engines predicted to take more than this many times as long as the best are not measured: they will not be chosen.
 _TOO_SLOW = 3.0
 #: Trees of the small forest that is scored.
 _TREES = 100
@@ -64,9 +65,9 @@ _LEAVES = 64
 _FEATURES = 136
 #: Distinct thresholds of each of its features.
 _THRESHOLDS = 100
-#: Bytes of a file of ours at most.
+#: Upper limit of the bytes that are read of a file with factors.
 _MOST_BYTES = 4096
-#: Raised when factors come to mean something else.
+#: Increased when the meaning of factors changes.
 _FORMAT = 7
 
 _lock = Lock()
@@ -75,9 +76,9 @@ _asked: set[Machine] = set()
 
 
 def factor(engine: str, machine: Machine) -> float:
-    """What an engine's predicted cost, less what every call takes, is to be multiplied by here.
+    """The factor for an engine's predicted cost on this machine, without the fixed cost of a call.
 
-    As it was kept: nothing is measured.
+    It is only read, never measured here.
     """
     factors = _known.get(machine)
     if factors is None:
@@ -86,23 +87,23 @@ def factor(engine: str, machine: Machine) -> float:
 
 
 def ensure(machine: Machine) -> None:
-    """Calibrate, unless that was done before on this machine, is turned off, or could not be kept."""
+    """Calibrate, unless this was done before on this machine, is turned off, or could not be kept."""
     path = _path(machine)
     if path is not None and machine not in _asked and _read(path) is None:
-        _asked.add(machine)  # one that was too busy is not asked again by this process
+        _asked.add(machine)  # this process does not try again if the machine is too busy
         calibrate_and_keep(machine, path)
 
 
 def recalibrate(machine: Machine) -> tuple[dict[str, float], Path | None]:
-    """Calibrate, whatever was kept: the factors, and where they are kept; None where they are not."""
+    """Calibrate even if factors are kept; return the factors and where they are kept, or None if they are not."""
     path = _path(machine)
     return calibrate_and_keep(machine, path), path
 
 
 def calibrate_and_keep(machine: Machine, path: Path | None) -> dict[str, float]:
-    """Calibrate, and keep the factors; nothing is measured where they cannot be kept.
+    """Calibrate, and keep the factors; nothing is measured if they cannot be kept.
 
-    What was kept before stays where the machine is too busy now.
+    Factors that were kept before stay if the machine is too busy now.
     """
     with suppress(OSError), _lock.held():
         if path is None:
@@ -121,7 +122,7 @@ def calibrate_and_keep(machine: Machine, path: Path | None) -> dict[str, float]:
 
 
 def _path(machine: Machine) -> Path | None:
-    """Where factors are kept; None: there is no such place, or ``GPUQS_CALIBRATE=0`` says that none are used."""
+    """Where factors are kept; None if there is no such place, or if ``GPUQS_CALIBRATE=0`` turns them off."""
     home = cache_folder()
     if os.environ.get("GPUQS_CALIBRATE") == "0" or home is None:
         return None
@@ -130,7 +131,7 @@ def _path(machine: Machine) -> Path | None:
 
 
 def _read(path: Path | None) -> dict[str, float] | None:
-    """Factors that were kept; a file that is damaged, or not ours, is as good as none."""
+    """The factors that were kept; None if there is no file, or if it is damaged or not ours."""
     try:
         if path is None or not stat.S_ISREG(path.stat().st_mode):
             return None
@@ -145,17 +146,17 @@ def _read(path: Path | None) -> dict[str, float] | None:
 
 
 def calibrate(now: Callable[[], float] = time.perf_counter, limit: float = LIMIT) -> dict[str, float]:
-    """A factor for each engine, around 1; none where the time does not suffice."""
+    """A factor for each engine, around 1; none if the time does not suffice."""
     ratios = measure(now, limit)
     if not ratios:
         return {}
-    # The middle engine keeps its cost: how fast a processor is changes no choice.
+    # The median engine keeps its cost, because a processor's overall speed changes no choice.
     middle = float(np.exp(np.median(np.log(list(ratios.values())))))
     return {name: float(np.clip(ratio / middle, LEAST, MOST)) for name, ratio in ratios.items()}
 
 
 def measure(now: Callable[[], float], limit: float) -> Mapping[str, float]:
-    """Of each engine the shortest call in units of what is expected; as many engines as the time sufficed for."""
+    """Each engine's shortest calls relative to what is expected; none if the time does not suffice."""
     began, forest = now(), small_forest()
     X, ranks = _numbers((max(SIZES), _FEATURES)).astype(np.float32), build_ranks(forest)
     costs = {(name, n): _kernels(name, forest, n) for name in MEASURED if name in ENGINES for n in SIZES}
@@ -167,10 +168,10 @@ def measure(now: Callable[[], float], limit: float) -> Mapping[str, float]:
         programs[name] = ENGINES[name].prepare(forest, "exact", ranks=lambda: ranks)
     least: dict[tuple[str, int], float] = {}
     sums = np.empty((max(SIZES), 1))
-    for turn in range(1 + _ROUNDS):  # the first makes machine code, and takes scratch
+    for turn in range(1 + _ROUNDS):  # the first makes machine code and allocates scratch
         for (name, n), cost in costs.items():
             if cost > _TOO_SLOW * best[n]:
-                continue  # it will not be chosen for so many
+                continue  # it will not be chosen for this size
             if now() - began > limit:
                 return {}
             start = now()
@@ -185,7 +186,7 @@ def measure(now: Callable[[], float], limit: float) -> Mapping[str, float]:
 
 
 def at_home(name: str) -> float:
-    """What an engine takes of its cost where the costs are right."""
+    """An engine's time divided by its predicted cost on machines where the costs are right."""
     if name == "walk" and gathers():
         return _WALK_GATHERED
     if name == "rankwalk" and not cpu_fallback.instruction_set().has_jumps:
@@ -194,7 +195,7 @@ def at_home(name: str) -> float:
 
 
 def _kernels(name: str, forest: Forest, n_documents: int) -> float:
-    """The part of an engine's cost that is not the same for all."""
+    """An engine's cost without the fixed cost of a call."""
     cost = ENGINES[name].cost(forest, n_documents)
     assert cost is not None
     return cost - CALL

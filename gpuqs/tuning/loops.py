@@ -1,8 +1,8 @@
-"""How each engine's loops map on the cost model, and hence its candidates in the order of predicted cost.
+"""How each engine's loops map to the cost model, and the candidates in the order of predicted cost.
 
 The driver's loop (`cpu_fallback/driver/scorer.hpp`) is DSD: δ documents pass a scorer, a block of τ trees, before the
-next scorer. `bitslice` has words of documents for vectors and superblocks of trees for scorers; of several superblocks
-the words of a group pass one before the next. `qs` keeps all trees in one scorer: DS.
+next scorer. In `bitslice`, vectors are words of documents, and scorers are superblocks of trees; the words of a group
+pass one superblock before the next. `qs` keeps all trees in one scorer: DS.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from gpuqs.tuning.blocking import HALF, SHARES, Work, case_of, cost, sample, vec
 from gpuqs.tuning.machine import Hierarchy
 from gpuqs.tuning.plan import Candidate
 
-#: Microseconds until a thread that helps has begun.
+#: Microseconds until a helper thread has started.
 _HELPER = 15.0
-#: Bytes of a node as `bitslice` runs it: machine code, with its share of the leaves' values.
+#: Bytes of a node as `bitslice` runs it: machine code, and its share of the leaf values.
 _PROGRAM_NODE = 40
-#: Bytes of a node, and a leaf, as `walk` reads them; where it reads nodes alone.
+#: Bytes of a node and a leaf as `walk` reads them (False), or of a node, if it reads only nodes (True).
 _WALK_NODE = {False: 2 * 8, True: 8}
 #: Bytes of a node as `rankwalk` reads it.
 _RANKWALK_NODE = 2 * 4
-#: What else a computation takes for each access to a vector, in accesses to L1. Hardware fetches streams ahead, and
-#: independent accesses overlap, where the model has each wait: so data weigh less than in the paper's trees.
+#: Other work for each access to a vector, in accesses to L1. Hardware prefetches streams, and independent accesses
+#: overlap, but in the model each access waits; so data weigh less here than in the paper's trees.
 _ARITHMETIC = 40.0
-#: The share of tests that QuickScorer looks at, as thresholds are in order.
+#: The share of tests that QuickScorer looks at, because thresholds are in order.
 _LOOKED_AT = 0.3
-#: What its kernel does for each column of a block, whatever that holds, in tests.
+#: Work of QuickScorer's kernel for each column of a block, however many tests that has, in units of tests.
 _COLUMN = 8.0
-#: Accesses to a scorer for each to a vector (paper 004, section 5.1), where scorers are QuickScorer's blocks.
+#: Accesses to a scorer for each access to a vector (paper 004, section 5.1), if scorers are QuickScorer's blocks.
 _ETA_OF_BLOCKS = 4.0
-#: The same, where they are trees.
+#: The same, if scorers are trees.
 _ETA_OF_TREES = 1.0
-#: Beside the default only engines predicted to take at most so many times as long as the best are tried with parameters
-#: of their own.
+#: Other parameters are tried only for the default engine, and for engines predicted to take at most this many times as
+#: long as the best.
 _WORTH_VARIANTS = 2.5
-#: Most points of one engine that are tried, the cheapest by prediction.
+#: Upper limit of the parameter settings that are tried for one engine, the cheapest by prediction.
 _MOST_VARIANTS = 6
-#: Most points of all engines, likewise.
+#: Upper limit of candidates of all engines, likewise.
 _MOST_CANDIDATES = 48
 
 
@@ -56,13 +56,13 @@ class Loop:
     Parameters
     ----------
     trees, documents : str or None
-        The parameters that say how many trees make a scorer, and how many vectors a block.
+        Names of the parameters for the trees of a scorer, and for the vectors of a block.
     vector_bytes : callable
-        Bytes of a document's row, and of what it has for each tree of a scorer of so many trees.
+        Bytes of a document's row, and of its data for the given number of trees.
     tree_bytes : float
     eta : float
     scorer : int or None
-        Trees of a scorer, where the block of trees only says how often values are added up.
+        Trees of a scorer, if the block of trees only says how often values are added up.
     """
 
     trees: str | None
@@ -74,7 +74,7 @@ class Loop:
 
 
 def loop_of(engine: str, forest: Forest) -> Loop:
-    """The loop of an engine with parameters of blocks; not `bitslice`'s."""
+    """The loop of an engine with block parameters, other than `bitslice`."""
     nodes = forest.n_nodes / max(forest.n_trees, 1)
     row = 4.0 * len(forest.tested)
     if engine == "walk":
@@ -98,7 +98,7 @@ def candidates(
     default: Candidate,
     engines: list[str],
 ) -> list[Candidate]:
-    """The guided few, the cheapest by prediction first; ``default`` is among them.
+    """The candidates to measure, the cheapest by prediction first; ``default`` is among them.
 
     Parameters
     ----------
@@ -107,11 +107,11 @@ def candidates(
     most_threads : int
     memory : Hierarchy
     predict : callable
-        Microseconds that an engine with its defaults takes for so many documents; None where nobody knows.
+        Microseconds that an engine with its defaults takes for a number of documents; None if unknown.
     default : Candidate
-        What scores such batches without a plan.
+        The candidate that scores such batches without a plan.
     engines : list of str
-        Those that can run the forest.
+        The engines that can run the forest.
     """
     costs = {name: us for name in engines if (us := predict(name, n_documents)) is not None}
     best = min(costs.values(), default=0.0)
@@ -139,7 +139,7 @@ def candidates(
 def _variants(
     engine: str, forest: Forest, n_documents: int, memory: Hierarchy
 ) -> Iterator[tuple[Changed, float]]:
-    """Parameters to try, and what they are predicted to cost in units of the default's cost."""
+    """Parameters to try, and their predicted cost relative to the defaults'."""
     if engine == "bitslice":
         yield from _of_bitslice(forest, n_documents, memory)
     elif ENGINES[engine].parameters:
@@ -173,7 +173,7 @@ def _of_blocks(
     if loop.scorer:
         blocks |= {within("tree_block", default_trees / 4), within("tree_block", 4 * default_trees)}
     elif loop.trees:
-        # As many trees as fit each cache, by each share of them that documents may ask for.
+        # As many trees as fit each cache, for each share of their bytes that documents may touch.
         sizes = {HALF * size / (share * max(loop.tree_bytes, 1)) for size in memory.sizes for share in SHARES}
         blocks |= {within(loop.trees, size) for size in sizes}
     tried: dict[tuple[int, int], float] = {}
@@ -188,7 +188,7 @@ def _of_blocks(
             tried[trees, documents] = ratio_of(trees, documents)
     seen = set()
     for (trees, documents), ratio in sorted(tried.items(), key=lambda item: item[1]):
-        # As large a block as all documents, or all trees, are the default's where that holds them, too.
+        # Blocks that hold all documents, or all trees, become the default if that holds all of them, too.
         documents = defaults["document_block"] if default_documents >= n_documents <= documents else documents
         if loop.trees and default_trees >= forest.n_trees <= trees:
             trees = defaults[loop.trees]
@@ -220,7 +220,7 @@ def _of_bitslice(
         return changed(engine.name, engine.parameters, asked)
 
     def ratio_of(nodes: float, documents: int) -> float:
-        """A superblock of so many nodes, passed by words of so many documents; at most half as many predicates."""
+        """Relative cost for superblocks of ``nodes`` and words of ``documents``; half as many predicates as nodes."""
         nodes = min(nodes, forest.n_nodes)
         m = max(-(-forest.n_nodes // max(int(nodes), 1)), 1)
         vector = max(forest.n_nodes / m / 2, 1) * documents / 8
@@ -248,4 +248,4 @@ def _of_bitslice(
         if narrower < word and n_documents > narrower:
             yield params(word=narrower), ratio_of(values["max_nodes"], narrower) / unit
     if cpu_fallback.compiles_programs():
-        yield params(compiled=0), 1.35  # what `Bitslice.word_costs` say of interpreted programs
+        yield params(compiled=0), 1.35  # from `Bitslice.word_costs` of interpreted programs

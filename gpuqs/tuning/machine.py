@@ -1,4 +1,4 @@
-"""What tuning asks of a machine: its name, its caches, how much longer each level takes to answer; a GPU's name."""
+"""What tuning needs to know of a machine: its name, its caches and their relative latencies; a GPU's name."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gpuqs.devices.base import Device, GpuDevice
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _CPUINFO = Path("/proc/cpuinfo")
-#: Bytes of the first, second and third level where the system tells none: those of common processors.
+#: Bytes of the L1, L2 and L3 caches if the system does not report them: those of common processors.
 COMMON = (32 << 10, 512 << 10, 8 << 20)
-#: Bytes of the largest memory that is chased through.
+#: Upper limit of the memory that a pointer chase goes through, in bytes.
 _MOST_CHASED = 64 << 20
 #: Steps of a chase, which take some milliseconds.
 _STEPS = 20_000
-#: A reading beyond this is a machine that slept.
+#: Upper limit of a latency ratio; larger readings come from a machine that slept.
 _MOST_RATIO = 1000.0
 
 
@@ -41,7 +41,7 @@ class Hierarchy:
     ratios: tuple[float, float, float]
 
     def level(self, n_bytes: float, share: float = 1.0) -> int:
-        """The level that holds so many bytes in a ``share`` of it: 1, 2 or 3; 4: memory."""
+        """The fastest level that holds ``n_bytes`` in a ``share`` of it: 1, 2 or 3; 4: memory."""
         return next((i for i, size in enumerate(self.sizes, 1) if n_bytes <= share * size), 4)
 
     def __getitem__(self, level: int) -> float:
@@ -51,7 +51,7 @@ class Hierarchy:
 
 @cache
 def processor() -> str:
-    """The processor's name, as the system tells it."""
+    """The processor's name, as the system reports it."""
     try:
         text = _CPUINFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
     except OSError:
@@ -63,14 +63,14 @@ def processor() -> str:
 
 
 class Target(NamedTuple):
-    """What a plan is made on, and used on alone.
+    """What a plan is made on; it is used only on the same.
 
     Parameters
     ----------
     processor : str
-        Or the GPU.
+        Name of the processor, or of the GPU.
     isa : str
-        The instruction set; of a GPU its `Device.kind`.
+        The instruction set; for a GPU, its `Device.kind`.
     compiled : bool
         Whether tree programs are machine code.
     """
@@ -94,13 +94,13 @@ def target(device: Device, machine: Machine) -> Target:
 
 @cache
 def hierarchy() -> Hierarchy:
-    """This machine's, measured when it is first asked for, in some ten milliseconds."""
+    """This machine's hierarchy, measured at the first call, in some ten milliseconds."""
     sizes = read_sizes(_CACHES)
     return Hierarchy(sizes, measured_ratios(sizes, latency))
 
 
 def read_sizes(folder: Path) -> tuple[int, int, int]:
-    """Bytes of the data caches that the system tells of, `COMMON` of those that it does not."""
+    """Bytes of the data caches that the system reports, or else those of `COMMON`."""
     sizes = dict(enumerate(COMMON, 1))
     for index in sorted(folder.glob("index*")):
         try:
@@ -116,11 +116,11 @@ def read_sizes(folder: Path) -> tuple[int, int, int]:
 
 
 def measured_ratios(sizes: tuple[int, int, int], chase: Callable[[int, int], float]) -> tuple[float, float, float]:
-    """c2, c3 and c4: by a chase through half of each cache, and through more than the last one holds."""
+    """c2, c3 and c4: by pointer chases through half of each cache, and through more than the last one holds."""
     places = [min(size // 2, _MOST_CHASED) for size in sizes] + [min(2 * sizes[2], _MOST_CHASED)]
     readings = [chase(place, _STEPS) for place in places]
     first, ratios, least = max(readings[0], 1e-3), [], 1.0
     for reading in readings[1:]:
-        least = min(max(least, reading / first), _MOST_RATIO)  # no level answers sooner than the one before it
+        least = min(max(least, reading / first), _MOST_RATIO)  # no level is faster than the one before it
         ratios.append(least)
     return ratios[0], ratios[1], ratios[2]

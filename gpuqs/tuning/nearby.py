@@ -1,4 +1,4 @@
-"""What a size that was tuned tells of another: what was measured there corrects what is predicted here."""
+"""Uses a tuned batch size for another one: times measured there correct the times predicted here."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ from collections.abc import Callable
 
 from gpuqs.tuning.plan import Candidate, Tuned, Way
 
-#: Beside the untuned default another way is used only where it is expected to take less than this share of its time, or
-#: than the smaller number of documents is of the larger: the further off, the less certain are costs.
+#: Another way than the untuned default is used only if it is expected to take less than this share of the default's
+#: time, and less than the smaller number of documents divided by the larger: the further apart sizes are, the less
+#: certain costs are.
 SURELY = 0.9
 
 
 def best_near(
     tuned: Tuned, n_documents: int, growth: Callable[[Candidate], float | None], engine: str, n_threads: int
 ) -> Candidate | None:
-    """Which of a size's candidates scores another number of documents, near it.
+    """The candidate of a tuned size that is best for another number of documents, near it.
 
     Parameters
     ----------
     tuned : Tuned
     n_documents : int
     growth : callable
-        How many times as long a candidate is predicted to take there as at the size; None where it cannot be used.
+        How many times as long a candidate is predicted to take as at the tuned size; None if it cannot be used.
     engine, n_threads
-        The untuned default there.
+        The untuned default for ``n_documents``.
 
     Returns
     -------
     Candidate or None
-        None: too little was measured to say, for that default was not.
+        None if the untuned default was not measured, because then nothing can be compared with it.
     """
     measured = [candidate for candidate in tuned.candidates if candidate.measured is not None]
-    most = max((candidate.n_threads for candidate in measured), default=1)  # who tuned for few threads wants no more
+    most = max((candidate.n_threads for candidate in measured), default=1)  # no more threads than were tuned for
     as_default = Way(engine, (), min(n_threads, most))
-    least = tuned.best.measured or 0.0  # what measured less lost to the chosen one by turns: it met a quieter moment
+    least = tuned.best.measured or 0.0  # lower times were luck: those candidates lost in turns
     default, expected = None, []
     for candidate in measured:
         if candidate.measured is not None and (times := growth(candidate)) is not None:

@@ -11,20 +11,20 @@ from gpuqs.engines.parameters import Changed, changed
 from gpuqs.errors import ModelFormatError
 from gpuqs.tuning.machine import Target
 
-#: Most sizes of a plan. A file that holds more of something than these limits holds no plan of ours.
+#: Upper limit of sizes in a plan. A file that exceeds this limit or one of the next does not hold a plan of ours.
 MOST_SIZES = 64
-#: Most candidates of a size.
+#: Upper limit of candidates of a size.
 MOST_CANDIDATES = 64
-#: Most parameters of a candidate.
+#: Upper limit of parameters of a candidate.
 MOST_PARAMS = 16
-#: Most characters of a text.
+#: Upper limit of characters in a string.
 MOST_TEXT = 200
-#: Largest number, whatever it counts.
+#: Upper limit of any number.
 MOST_NUMBER = 1 << 40
-#: A size that was tuned tells of calls with at most so many times as many documents, or as few.
+#: A tuned size is used for calls with at most this many times as many documents, or as few.
 NEAR = 1.5
-#: And of any larger call where it has so many, by the kind of device, for as many blocks take as long each. On a GPU
-#: what a call takes beside its documents may decide up to a million of them.
+#: A size of at least this many documents, by the kind of device, is used for any larger call, too: each block takes as
+#: long. On a GPU the fixed cost of a call may decide which way is best for up to a million documents.
 MANY = {"cpu": 1000, "cuda": 1 << 20}
 
 
@@ -38,9 +38,9 @@ class Way:
     params : tuple of (str, int)
         The engine's parameters that do not have their defaults, as `gpuqs.engines.parameters.changed` gives them.
     n_threads : int or None
-        None: as many as the call is worth.
+        None: as many as the call's predicted cost is worth.
     planned : bool
-        Whether the model's plan says so. Ways that differ in this alone are equal.
+        Whether the way comes from the model's plan. Ways that differ only in this are equal.
     """
 
     engine: str
@@ -51,7 +51,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A `Way` that a plan may choose, with what it costs.
+    """A `Way` that a plan may choose, with its costs.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ class Candidate:
         The engine's parameters that do not have their defaults.
     n_threads : int
     predicted, measured : float or None
-        Microseconds of a call with warm caches; None where nobody predicted, or measured.
+        Microseconds of a call with warm caches; None if not predicted, or not measured.
 
     Raises
     ------
     ValueError
-        A plan that holds it could not be used, or not be saved and read again; so with `Tuned` and `Plan`.
+        A plan that holds it could not be used, or not be saved and read again. `Tuned` and `Plan` raise it likewise.
     """
 
     engine: str
@@ -105,9 +105,9 @@ class Tuned:
     ----------
     n_documents : int
     chosen, default : int
-        Which of the candidates is used, and which one would be without a plan.
+        Index of the candidate that is used, and of the one that would be used without a plan.
     candidates : tuple of Candidate
-        Those measured come first, the fastest of them before the others.
+        From `Model.tune`: the chosen one, then the others that were measured, fastest first, then the rest.
     """
 
     n_documents: int
@@ -130,8 +130,8 @@ class Tuned:
 class Plan:
     """What `Model.tune` found: print it for a table.
 
-    It changes how fast a model scores, never a score. It is used alone where it was made: on such a processor, or on
-    such a GPU.
+    It changes how fast a model scores, never a score. It is used only on the kind of processor or GPU on
+    which it was made.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class Plan:
         The version that made it.
     processor, isa : str
     compiled : bool
-        As of a `gpuqs.tuning.machine.Target`.
+        As in a `gpuqs.tuning.machine.Target`.
     sizes : tuple of Tuned
         In ascending order of documents.
     """
@@ -167,14 +167,14 @@ class Plan:
 
     @property
     def many(self) -> int:
-        """The `MANY` of the device."""
+        """`MANY` for the device."""
         return MANY[self.target.kind]
 
     def for_batch(self, n_documents: int) -> Tuned | None:
-        """The size that tells how so many documents are scored; None: they are scored as without a plan.
+        """The tuned size that decides how ``n_documents`` are scored; None: they are scored as without a plan.
 
-        It is the nearest, where that is at most `NEAR` times as many or as few; more documents than all sizes go by the
-        largest, if that is `MANY`.
+        It is the nearest one, if that is at most `NEAR` times as many documents or as few. Calls larger than all sizes
+        use the largest one if it is at least `MANY`.
         """
         n_documents, largest = max(n_documents, 1), self.sizes[-1]
         if n_documents > largest.n_documents >= self.many:
@@ -187,14 +187,14 @@ class Plan:
         return nearest if ratio(nearest) <= NEAR else None
 
     def why_not(self, here: Target, reasons: Mapping[str, str | None]) -> str | None:
-        """None where the plan is to be used, else the reason why not.
+        """None if the plan is to be used, else the reason why not.
 
         Parameters
         ----------
         here : Target
-            What is to score.
+            The device or machine that is to score.
         reasons : mapping of str to (str or None)
-            Every engine's name, with None where it can run the forest, else the reason why not.
+            Every engine's name, with None if it can run the forest, else the reason why not.
         """
         on_gpu = self.target.kind == "cuda"
         if self.target.kind != here.kind:
@@ -236,7 +236,7 @@ def unusable(candidate: Candidate, reasons: Mapping[str, str | None], kind: str)
 
 
 def table(tuned: Tuned, measured_alone: bool = False) -> str:
-    """The candidates of one size, with what each was predicted, and measured, to cost, or of those measured."""
+    """A table of one size's candidates, or of those measured, with their predicted and measured costs."""
     lines = [f"{tuned.n_documents:,} documents a call: us predicted, measured"]
     for at, candidate in enumerate(tuned.candidates):
         if measured_alone and candidate.measured is None and at not in (tuned.chosen, tuned.default):
@@ -254,7 +254,7 @@ def table(tuned: Tuned, measured_alone: bool = False) -> str:
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON's values."""
+    """The plan as JSON values."""
     sizes = [
         {
             "n_documents": tuned.n_documents,
@@ -278,12 +278,12 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 
 def from_json(kept: Any) -> Plan:
-    """The plan of a file, which is not trusted: engines and values that are not known here are `Plan.why_not`'s.
+    """The plan of a file, which is not trusted; engines and values that are unknown here are left to `Plan.why_not`.
 
     Raises
     ------
     ModelFormatError
-        It is no plan.
+        It is not a plan.
     """
     try:
         plan = _object(kept, "plan")
@@ -350,5 +350,5 @@ def _check_whole(value: Any, field: str, low: int, high: int = MOST_NUMBER) -> N
 
 def _check_microseconds(value: Any, field: str) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if value is not None and not (number and 0 <= value <= MOST_NUMBER):  # NaN is not
+    if value is not None and not (number and 0 <= value <= MOST_NUMBER):  # NaN fails this
         raise NoPlanError(field, "is not a number of microseconds")

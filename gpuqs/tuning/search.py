@@ -1,4 +1,4 @@
-"""Measuring the guided few on the user's rows, within a budget: warm up, screen, take turns, duel with the default."""
+"""Measures candidates on the user's rows, within a budget: warm up, screen, take turns, duel with the default."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from gpuqs.tuning.loops import candidates
 from gpuqs.tuning.machine import hierarchy
 from gpuqs.tuning.plan import Candidate, Tuned, Way
 
-#: The default is kept unless another takes less than this share of its time.
+#: The default is kept unless another candidate takes less than this share of its time.
 CLEARLY = 0.98
-#: Parameters are tried of engines that take, without them, at most so many times as long as the best.
+#: Parameters are tried only for engines that take, with their defaults, at most this many times as long as the best.
 _WORTH_TUNING = 1.6
-#: After the first readings only candidates that take at most so many times as long as the best go on ...
+#: After the first readings only candidates that take at most this many times as long as the best go on ...
 _SCREENED = 1.3
-#: ... and so many of them at most.
+#: ... and at most this many of them.
 _FINALISTS = 4
-#: What is predicted to take so many times as long as the best that was measured is not looked at.
+#: Candidates predicted to take more than this many times as long as the best measured one are not measured.
 _HOPELESS = 6.0
 #: Share of a size's time after which no further candidate is screened.
 _SCREENING = 0.6
 #: Share of it after which no further round of the finalists begins.
 _TURNS = 0.85
-#: Rounds, and turns of a duel, after which more would tell nothing new.
+#: Upper limit of rounds, and of turns of a duel: more would show nothing new.
 _MOST_ROUNDS = 40
-#: Fewest seconds of one reading: a clock is no finer, and an interrupt shorter.
+#: Least seconds of one reading: long compared with the clock's resolution and with an interrupt.
 _READING = 2e-4
-#: So often a first reading is repeated, and the least counts, ...
+#: Readings of a candidate at first, of which the shortest counts, ...
 _FIRST_READINGS = 3
-#: ... unless so many seconds have passed before.
+#: ... or fewer, if more than this many seconds have passed.
 _FIRST_SECONDS = 5e-3
-#: Programs that are held at a time.
+#: Upper limit of programs that are held at a time.
 _MOST_PROGRAMS = 8
-#: Different batches that calls go through, so that no branch is learned by heart.
+#: Upper limit of the batches that calls cycle through, so that branch predictors do not learn one by heart.
 _MOST_BATCHES = 64
 
 #: An engine and its parameters: what programs are made for.
@@ -52,12 +52,12 @@ Key: TypeAlias = tuple[str, Changed]
 
 
 def typical(readings: list[float]) -> float:
-    """The lower quartile: others' work on the machine lengthens readings, and a single short one may be luck."""
+    """The lower quartile: other work on the machine lengthens readings, and a single short one may be luck."""
     return float(np.quantile(readings, 0.25))
 
 
 class Clock:
-    """Seconds, and how many there are: a budget."""
+    """A clock with a budget of seconds."""
 
     def __init__(self, budget_s: float, now: Callable[[], float] = time.perf_counter) -> None:
         self.now, self._began, self.budget_s = now, now(), budget_s
@@ -69,26 +69,26 @@ class Clock:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is tuned.
+    """What to tune.
 
     Parameters
     ----------
     forest : Forest
     rows : array [R, n_features]
-        Of the user's, on the device or on the host: batches are cut from them.
+        The user's rows, on the device or on the host: batches are cut from them.
     most_threads : int
     predict : callable
-        Microseconds that an engine with its defaults takes for so many documents, or None.
+        Microseconds that an engine with its defaults is predicted to take for a number of documents, or None.
     default : callable
-        How so many documents are scored without a plan.
+        How a number of documents is scored without a plan.
     prepare : callable
         Makes the program of an engine with parameters.
     engines : list of str
-        Those that can run the forest.
+        The engines that can run the forest.
     progress : callable
-        Given how many milliseconds have passed, and of how many.
+        Called with the milliseconds that have passed, and with their total.
     device : Device
-        What scores.
+        The device that scores.
     """
 
     forest: Forest
@@ -108,10 +108,10 @@ class Search:
     def __init__(self, asked: Asked, clock: Clock) -> None:
         self._asked, self._clock = asked, clock
         self.programs: dict[Key, Program] = {}
-        self._longest = 0.0  # that a program took to be made
+        self._longest = 0.0  # seconds to make a program
 
     def run(self, n_documents: int, until: float) -> Tuned:
-        """The best way to score batches of so many documents, found till so many seconds of the budget are used."""
+        """The best way to score batches of ``n_documents``, found before ``until`` seconds of the budget are used."""
         asked, began = self._asked, self._clock.used
         share = max(until - began, 0.0)
         batches = _Batches(asked.rows, n_documents, asked.forest.n_outputs, asked.device)
@@ -124,7 +124,7 @@ class Search:
         )
         default = next(c for c in listed if c.way == default.way)
         times = {default.way: [self._first(default, batches)]}
-        # Engines as they are first: of those far behind no parameters are tried.
+        # Engines with their defaults come first: for those far behind, no parameters are tried.
         for candidate in sorted(listed, key=lambda c: c.params != ()):
             if candidate.way in times or not self._affordable(candidate, began + _SCREENING * share):
                 continue
@@ -143,11 +143,11 @@ class Search:
         return _tuned(n_documents, listed, times, best, default)
 
     def _affordable(self, candidate: Candidate, until: float) -> bool:
-        """Whether its program, if it is still to be made, will be there in time."""
+        """Whether the candidate's program, if it is still to be made, will be ready in time."""
         return self._clock.used + (0.0 if _key(candidate) in self.programs else self._longest) <= until
 
     def _first(self, candidate: Candidate, batches: _Batches) -> float:
-        """One measured call, after those that warm up; its answer is compared with the others'."""
+        """Seconds of a call, after one that warms up, whose scores are compared with the default's."""
         self._report()
         program = self._program(candidate)
         batches.check(candidate, program)
@@ -165,13 +165,13 @@ class Search:
             began = self._clock.used
             program = self._asked.prepare(*key)
             self._longest = max(self._longest, self._clock.used - began)
-        self.programs[key] = program  # the one used last comes last
+        self.programs[key] = program  # most recently used last
         for oldest in list(self.programs)[:-_MOST_PROGRAMS]:
             del self.programs[oldest]
         return program
 
     def _reading(self, candidate: Candidate, program: Program, batches: _Batches) -> float:
-        """Seconds of a call, until its scores are there."""
+        """Seconds of a call, until its scores are ready."""
         score, now, calls = batches.scorer(candidate, program), self._clock.now, 0
         began = now()
         while True:
@@ -189,7 +189,7 @@ class Search:
         times: dict[Way, list[float]],
         until: float,
     ) -> list[Candidate]:
-        """The finalists, measured by turns: noise that comes and goes hits each alike."""
+        """The finalists, measured in turns, so that passing noise affects all of them equally."""
         measured.sort(key=lambda c: times[c.way][0])
         best = times[measured[0].way][0]
         final = [c for c in measured[:_FINALISTS] if times[c.way][0] <= _SCREENED * best]
@@ -213,7 +213,7 @@ class Search:
         times: dict[Way, list[float]],
         until: float,
     ) -> Candidate:
-        """The best against the default by turns; the default is kept unless the other is clearly faster."""
+        """The best or the default, measured in turns; the default is kept unless the other is clearly faster."""
         programs, ratios = {_key(c): self._program(c) for c in (best, default)}, []
         for turn in range(_MOST_ROUNDS):
             if turn and self._clock.used > until:
@@ -233,7 +233,7 @@ class Search:
 
 
 class _Batches:
-    """Batches of one size, cut from the rows, and the scores that all ways must give; sums lie where the rows do."""
+    """Batches of one size, cut from the rows, and the scores that all ways must give. Sums lie where the rows do."""
 
     def __init__(self, rows: Any, n_documents: int, n_outputs: int, device: Device) -> None:
         self._device, self._where = device, device if device.holds(rows) else HOST
@@ -246,7 +246,7 @@ class _Batches:
         self._next = 0
 
     def scorer(self, candidate: Candidate, program: Program) -> Callable[[], None]:
-        """What scores the next batch in a way, and waits for the scores."""
+        """A function that scores the next batch, and waits for the scores."""
         run, synchronize = self._device.run, self._device.synchronize
         fill, sums = self._fill(candidate, program), self._memory(program)
 
@@ -259,7 +259,7 @@ class _Batches:
         return score
 
     def check(self, candidate: Candidate, program: Program) -> None:
-        """Compare a way's scores with those of the first that was measured, the default."""
+        """Compare a candidate's scores with those of the first that was measured, the default."""
         sums = self._memory(program)
         sums[...] = 0
         self._device.run(self._fill(candidate, program), self._batches[0], sums)
@@ -304,7 +304,7 @@ def _tuned(
 def search(asked: Asked, sizes: list[int], clock: Clock) -> tuple[tuple[Tuned, ...], dict[Key, Program]]:
     """What is best for batches of each size, within the clock's budget; and the programs that were chosen.
 
-    Time that a size leaves goes to those after it; a budget that is used up leaves the default, not measured.
+    Time that a size leaves over goes to those after it. When the budget is used up, sizes get the default, unmeasured.
     """
     search, found = Search(asked, clock), []
     for done, n_documents in enumerate(sizes):

@@ -37,17 +37,17 @@ __all__ = [
 
 #: Rows x trees that source libraries score within seconds.
 _WORK: Final = 10_000_000
-#: Values of as many made rows take seconds, too.
+#: Rows x features that take seconds, too, to be made.
 _VALUES: Final = 50_000_000
 #: Rows of ``X`` that are compared at a time.
 _ROWS_AT_ONCE: Final = 1024
-#: What the rows that were made are called.
+#: What made rows are called, as arrays and as frames.
 MADE: Final = "made rows"
 FRAMES: Final = "made rows as frames"
 
 
 def default_rows(forest: Forest) -> int:
-    """How many rows are made where nobody says: as many as take seconds."""
+    """How many rows are made by default: as many as take seconds."""
     by_trees = np.clip(_WORK // max(1, forest.n_trees), 500, 20_000)
     return int(min(by_trees, max(100, _VALUES // max(1, forest.n_features))))
 
@@ -65,17 +65,17 @@ def verify(
 ) -> Certificate:
     """Compare gpuqs with the library that a model came from, in exit leaves and raw scores.
 
-    Values are compared, too, where the library's bits are promised.
+    Values are compared, too, where gpuqs promises the library's bits.
     Where the model holds its categories, the rows are also compared as pandas frames, so that each side codes the
-    categories itself. Models with CTRs are compared on ``X`` alone, a pandas frame or an array of whole numbers.
+    categories itself. Models with CTRs are compared only on ``X``, which is a pandas frame or an integer array.
 
     Parameters
     ----------
     model : path or bytes
         A file that LightGBM, XGBoost or CatBoost wrote, or its content.
     X : array-like [D, n_features], optional
-        Rows to compare beside the made ones, as for `gpuqs.Model.predict`. The source library gets sparse matrices as
-        they are.
+        Rows to compare in addition to the made ones, as for `gpuqs.Model.predict`. The source library gets sparse
+        matrices as they are.
     rows : int, optional
         How many rows to make; by default as many as take some seconds.
     engines : sequence of str
@@ -85,7 +85,7 @@ def verify(
     n_threads : int
         Threads that both sides score with.
     progress : callable, optional
-        Called with the number of made rows that were compared, and the number of all.
+        Called with the number of made rows compared so far, and the number of all.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def verify(
     InputError
         The source library is not installed, there is no such engine, or ``X`` does not fit the model.
     ModelFormatError, UnsupportedModelError
-        As `open_source`.
+        As for `open_source`.
     """
     check = Check(open_source(model, n_threads), engines)
     compare_made_rows(check, rows, seed, n_threads, progress)
@@ -113,7 +113,7 @@ def verify(
 
 
 def _parts(X: Any, forest: Forest) -> Iterator[Any]:
-    """The rows of ``X``, some at a time: matrices and whole numbers as the user gives them, others as gpuqs reads."""
+    """The rows of ``X``, some at a time: sparse matrices and integers as given, others as gpuqs reads them."""
     X = checked_matrix(X) if hasattr(X, "tocsr") else np.asarray(X) if isinstance(X, (list, tuple)) else X
     documents = as_documents(X, forest)
     as_given = hasattr(X, "tocsr") or (isinstance(X, np.ndarray) and X.dtype.kind in "iub" and X.dtype.isnative)
@@ -129,7 +129,7 @@ def compare_made_rows(
     n_threads: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Add made rows to a check; parameters as of `verify`."""
+    """Add made rows to a check; parameters as for `verify`."""
     if check.model.forest.ctrs is not None:
         check.certificate.notes.append(
             "no rows are made for models with statistics of categories (CTRs), whose files hold no categories: give "
@@ -154,7 +154,7 @@ def compare_made_rows(
 
 
 def pandas_for(check: Check) -> Any:
-    """The package pandas where a model has categories to compare frames by; None, and a note, without it."""
+    """The package pandas, if the model has categories to compare as frames; else None, with a note if it is missing."""
     if not category_lists(check.model.forest):
         return None
     try:

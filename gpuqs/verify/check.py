@@ -1,4 +1,4 @@
-"""Compare gpuqs with a source library, rows by rows: how much agrees, and what does not."""
+"""Compare gpuqs with a source library, batch by batch: how much agrees, and what does not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BATCHES = (1, 64, 10_000)
 
 @dataclass
 class Tally:
-    """What one engine's answers were worth so far.
+    """How one engine's answers compare so far.
 
     Attributes
     ----------
@@ -76,9 +76,9 @@ class Certificate:
         The first disagreement.
     notes : list of str
     frames : list of str
-        The first row of a frame about which the two disagree, in lines for people.
+        The first row of a frame about which the two disagree, in readable lines.
     values : list of str
-        The first row whose values alone differ, likewise.
+        The first row of which only the values differ, likewise.
     bound : float
         How far scores may lie apart where equal bits are not promised; 0 where they are.
     """
@@ -126,7 +126,7 @@ class Check:
     def __init__(self, source: Source, engines: Sequence[str] = ("auto",), forest: Forest | None = None) -> None:
         self.source = source
         self.model = Model(source.forest if forest is None else forest)
-        # GPUs add up in another order: their bits are their own.
+        # Only engines of the CPU are checked.
         able = {name: why for name, why in self.model.engines().items() if ENGINES[name].device == "cpu"}
         names: list[str] = []
         for name in engines:
@@ -202,7 +202,7 @@ class Check:
                 outcome.first = score_disagreement(self.model, self.source, *place, int(np.argmax(wrong[row])))
 
     def _count_values(self, tally: Tally, ours: np.ndarray, theirs: np.ndarray) -> npt.NDArray[np.bool_]:
-        """Enter a batch's values; the rows where some differ."""
+        """Count a batch's values; return the rows where some differ."""
         if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
             raise InputError(
                 f"{self.certificate.source} gives values of shape {theirs.shape} and {theirs.dtype}, gpuqs "
@@ -215,7 +215,7 @@ class Check:
         return differ
 
     def add_frame(self, frame: Any, origin: str, n_threads: int | None = None, *, ours: Any = None) -> None:
-        """Compare both sides' answers for a pandas frame, whose categories each codes by itself.
+        """Compare both sides' answers for a pandas frame, whose categories each side codes by itself.
 
         Parameters
         ----------
@@ -225,7 +225,7 @@ class Check:
             Which rows they are.
         n_threads : int, optional
         ours : ndarray, optional
-            What gpuqs is given in its place: the same rows, as it read and coded them.
+            What gpuqs is given in place of the frame: the same rows, as it read and coded them.
         """
         outcome = self.certificate
         try:
@@ -265,7 +265,7 @@ class Check:
     def _count(
         self, tally: Tally, differ: npt.NDArray[np.bool_], ours: np.ndarray, theirs: np.ndarray
     ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Enter a batch's comparison; where leaves differ, and where scores do beyond what is promised."""
+        """Count a batch's comparison; return where leaves differ, and where scores differ by more than is promised."""
         ulps = ulps_between(ours, theirs)
         with np.errstate(invalid="ignore", over="ignore"):
             distance = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
@@ -294,7 +294,7 @@ def infinite_rows(X: Any) -> npt.NDArray[np.bool_]:
 
 
 def ulps_between(a: np.ndarray, b: np.ndarray) -> npt.NDArray[np.uint64]:
-    """Distance of two arrays' floats (float32 or float64, alike) in representable numbers; -0.0 and 0.0 are 1 apart.
+    """Distance of two arrays' floats (both float32 or both float64) in representable numbers; 0.0 and -0.0 are 1 apart.
 
     Returns
     -------

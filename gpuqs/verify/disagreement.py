@@ -1,4 +1,4 @@
-"""One disagreement in full: the row, the tree, and the way that the row takes through it."""
+"""One disagreement in full: the row, the tree, and the row's path through it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CODES_SHOWN = 12
 
 @dataclass(frozen=True)
 class Step:
-    """One node on a row's way.
+    """One node on a row's path.
 
     Attributes
     ----------
@@ -58,15 +58,15 @@ class Disagreement:
         Of the row's values.
     engine : str
     tree : int, optional
-        The tree whose exit leaves differ; of scores alone the first tree that makes the sums differ.
+        The tree whose exit leaves differ; if only scores differ, the first tree that makes the sums differ.
     among : int
-        Of scores alone: how many trees from ``tree`` on the source library adds at once; 1 where ``tree`` is sure.
+        If only scores differ: how many trees from ``tree`` on the source library adds at once; 1 if ``tree`` is sure.
     output : int
         The output whose score differs.
     values : dict of str to float
         The row's values of the features that the tree tests, as they were given.
     path : tuple of Step
-        The row's way through the tree by the tests that gpuqs read.
+        The row's path through the tree by the tests that gpuqs read.
     leaf, their_leaf : int, optional
         Exit leaves, in the source library's numbers.
     path_leaf : int, optional
@@ -173,9 +173,9 @@ def feature_name(forest: Forest, feature: int) -> str:
 
 
 def trace(forest: Forest, tree: int, x: np.ndarray, their_leaf: int) -> tuple[tuple[Step, ...], int]:
-    """The way of a row ``x`` [n_features] through a tree, and the leaf (among all) at which it ends.
+    """The path of a row ``x`` [n_features] through a tree, and the leaf (among all) at which it ends.
 
-    The step at which the way to ``their_leaf`` (the source library's number) parts from it is marked.
+    The step at which the path to ``their_leaf`` (the source library's number) leaves it is marked.
     """
     base, leaf_base = int(forest.node_offsets[tree]), int(forest.leaf_offsets[tree])
     ids = forest.leaf_id[leaf_base : int(forest.leaf_offsets[tree + 1])]
@@ -195,7 +195,7 @@ def trace(forest: Forest, tree: int, x: np.ndarray, their_leaf: int) -> tuple[tu
 
 
 def _ways_to(forest: Forest, tree: int, leaf: np.ndarray) -> dict[int, bool]:
-    """Whether the way to a leaf of a tree goes left, for each node on it; empty where there is no such leaf."""
+    """Whether the path to a leaf of a tree goes left, for each node on it; empty if there is no such leaf."""
     if len(leaf) == 0:
         return {}
     nodes = slice(*forest.node_offsets[tree : tree + 2].tolist())
@@ -225,7 +225,7 @@ def _test(forest: Forest, node: int) -> str:
 
 
 def _first_trees_of_difference(model: Model, source: Source, x: Any, engine: str, output: int) -> list[int]:
-    """The trees of the first iteration with which the sums of an output differ; none where it is no tree's doing."""
+    """The trees of the first iteration with which the sums of an output differ; none if no tree causes it."""
     step, n_trees = source.trees_per_iteration, model.n_trees
 
     def differs(iterations: int) -> bool:

@@ -1,4 +1,4 @@
-"""Frames to compare: rows with the categories themselves in the place of codes, which each library codes by itself."""
+"""Frames to compare: rows that hold categories in place of codes, so that each library codes them itself."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpuqs.schema import Schema
 def category_lists(forest: Forest) -> dict[int, tuple[Any, ...]]:
     """Features that frames hold as categories, and the model's lists for them.
 
-    Where the model tells no places any will do, as LightGBM goes by the frame's order; taken are those that are
-    tested as categories, then those whose thresholds lie between codes, as of ordered categories.
+    If the model does not give their positions, any will do, as LightGBM goes by the frame's order: first those that
+    are tested as categories, then those whose thresholds lie between codes, as for ordered categories.
     """
     schema = forest.schema
     if not schema.in_order:
@@ -34,9 +34,9 @@ def category_lists(forest: Forest) -> dict[int, tuple[Any, ...]]:
 def made_frame(
     X: np.ndarray, forest: Forest, rng: np.random.Generator, pandas: Any, untested: Collection[int] = ()
 ) -> Any:
-    """A frame of the rows ``X`` [D, n_features], its categories in another order, some unseen, some missing.
+    """A frame of the rows ``X`` [D, n_features], with categories in another order, some unseen, some missing.
 
-    ``untested``: features that are categories, of which the model keeps no list, as its trees do not test them.
+    ``untested``: categorical features for which the model keeps no list, as its trees do not test them.
     """
     columns: dict[int, Any] = {feature: X[:, feature] for feature in range(X.shape[1])}
     for feature, known in category_lists(forest).items():
@@ -57,8 +57,8 @@ def made_frame(
 def given_frame(table: Any, forest: Forest, pandas: Any) -> Any:
     """A frame of an Arrow table whose columns are the model's features in order.
 
-    They get the model's names, for a file may have none. Texts that the trees test as categories become such; the
-    library gets all else as the table has it.
+    They get the model's names, as a file may have none. Strings that the trees test as categories become categories;
+    the library gets everything else as it is in the table.
     """
     frame, schema = table.to_pandas(ignore_metadata=True), forest.schema
     frame.columns = list(schema.names or frame.columns)
@@ -72,7 +72,7 @@ def given_frame(table: Any, forest: Forest, pandas: Any) -> Any:
 
 
 def _whole_numbers(column: Any) -> Any:
-    """A column of categories that CSV has as fractions, where all are whole numbers: XGBoost takes no fractions."""
+    """Convert float categories, as read from CSV, to integers if all are whole: XGBoost accepts no float categories."""
     values = column.cat.categories
     if values.dtype.kind != "f" or not (values == np.floor(values)).all():
         return column
@@ -80,7 +80,7 @@ def _whole_numbers(column: Any) -> Any:
 
 
 def _unseen(known: tuple[Any, ...], schema: Schema) -> list[Any]:
-    """A category of the same type that is not among those; none where that is refused."""
+    """A list of one category of the same type that is not in ``known``; empty where unseen ones are refused."""
     if schema.rules.unseen_refused or not known or all(isinstance(value, bool) for value in known):
         return []
     if any(isinstance(value, str) for value in known):

@@ -1,4 +1,4 @@
-"""Rows made to find disagreements: values on a model's tests and one unit in the last place beside them."""
+"""Rows made to find disagreements: values on a model's thresholds and one unit in the last place next to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gpuqs.errors import UnsupportedModelError
 from gpuqs.forest import CATEGORICAL, SET_RIGHT, Forest
 
-#: Values that are treated in ways of their own: missing, signed zeros, denormals, LightGBM's zero, huge ones.
+#: Values that are treated specially: missing, signed zeros, denormals, LightGBM's zero, huge ones.
 SPECIAL: Final = (
     *(np.nan, 0.0, -0.0, 5e-324, -5e-324, 1e-45, 1e-40, -1e-40, 1e-35, -1e-35, 2e-35, -2e-35),
     *(float(np.float32(1e-35)), float(np.nextafter(1e-35, 1.0)), 1.0, -1.0, 3e38, -3e38),
@@ -20,8 +20,8 @@ INFINITE: Final = (np.inf, -np.inf, 1e300, -1e300)
 #: Category codes that no training data holds.
 ODD_CODES: Final = (*(-1.0, -0.5, -1e-9, -2.0, 0.5, 1.5, 0.999999, 16_777_217.0, 2147483647.0, 1e10), *SPECIAL)
 
-#: What a row that leads to a node has there, in turn: the last value that goes left, the first that goes
-#: right, any value beside the threshold, and a missing or special one.
+#: Kinds of values with which rows reach a node, in turn: the last value that goes left, the first that goes
+#: right, any value next to the threshold, and a missing or special one.
 _TURNS: Final = 4
 #: Bytes of values in one batch of rows, about.
 _BATCH_BYTES: Final = 4 << 20
@@ -33,10 +33,10 @@ _MAX_FEATURES: Final = 1 << 20
 class RowMaker:
     """Makes rows for a forest, the same ones for the same seed.
 
-    In half of them every value is drawn by itself: a threshold of its feature or a neighbour, a category
-    code, a special value, any number. The others lead, one after another, to each node of the forest: what
-    lies above it is tested so that the row arrives, often with values on thresholds, and the value that
-    the node tests is its threshold, a neighbour, missing or special.
+    In half of them every value is drawn independently: a threshold of its feature or a neighbour, a category
+    code, a special value, any number. The others lead, one after another, to each node of the forest: the
+    values tested above it are such that the row arrives, often on thresholds, and the value that the node
+    tests is its threshold, a neighbour, missing or special.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class RowMaker:
         return X
 
     def _lead_to_nodes(self, X: npt.NDArray[np.float64], dtype: np.dtype) -> None:
-        """Change each row so that it reaches a node, and has a telling value there."""
+        """Change each row so that it reaches a node, with a value there that would reveal an error."""
         rng, forest = self._rng, self._forest
         visit = self._visits[dtype] + np.arange(len(X))
         self._visits[dtype] += len(X)
@@ -144,7 +144,7 @@ class RowMaker:
     def _telling(
         self, targets: npt.NDArray[np.int64], turn: npt.NDArray[np.int64], dtype: np.dtype
     ) -> npt.NDArray[np.float64]:
-        """A value of each target's feature that tells whether the node tests it rightly."""
+        """A value of each target's feature that shows whether the node tests it correctly."""
         rng, t = self._rng, self._forest.threshold[targets]
         special = np.where(rng.random(len(t)) < 0.5, np.nan, rng.choice(self._special, len(t)))
         values = np.stack([*self._last_and_first(t, dtype), self._beside(t, dtype), special])[turn, np.arange(len(t))]
@@ -158,7 +158,7 @@ class RowMaker:
     def _last_and_first(
         self, t: npt.NDArray[np.float64], dtype: np.dtype
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """The last value that goes left at each threshold and the first that goes right, of those told apart."""
+        """The last value that goes left at each threshold, and the first that goes right, in the type compared."""
         narrow = np.dtype(np.float32) in (dtype, np.dtype(self._forest.input_dtype))
         step = np.float32 if narrow else np.float64
         with np.errstate(over="ignore", invalid="ignore"):

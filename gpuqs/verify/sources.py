@@ -35,7 +35,7 @@ _CATBOOST_VALUES: Final = {
     "mean_variance": "RMSEWithUncertainty",
 }
 
-#: Units in the last place by which CatBoost misreads numbers of its own JSON.
+#: Units in the last place by which CatBoost may misread numbers in its own JSON.
 _READ_OFF: Final = 2
 
 
@@ -54,9 +54,9 @@ class Source(ABC):
     title : str
         "LightGBM", "XGBoost", "CatBoost".
     version : str
-        The installed one.
+        The installed version.
     forest : Forest
-        What gpuqs reads in the same bytes.
+        What gpuqs reads from the same bytes.
     notes : list of str
         What readers of the outcome must know.
     takes_infinite : bool
@@ -101,7 +101,7 @@ class Source(ABC):
         """Trees that one boosting iteration made; `raw` can stop after any iteration."""
 
     def untested_categories(self) -> list[int]:
-        """Features that the library takes for categories, though the model's trees test none of them."""
+        """Features that the library treats as categories, though the model's trees test none of them."""
         return []
 
     def raw(self, X: Any, iterations: int | None = None) -> np.ndarray:
@@ -114,7 +114,7 @@ class Source(ABC):
         return self._ask(self._raw, rows, iterations).reshape(rows.shape[0], -1)
 
     def values(self, X: Any) -> np.ndarray | None:
-        """What the library's ``predict`` gives, of the shape that it has; None where equal bits are not promised.
+        """What the library's ``predict`` gives, in its shape; None where equal bits are not promised.
 
         ``X`` as for `raw`.
         """
@@ -162,7 +162,7 @@ class Source(ABC):
 
 
 class LightGBM(Source):
-    """A model that LightGBM loads and scores; parameters and attributes as of `Source`."""
+    """A model that LightGBM loads and scores; parameters and attributes as for `Source`."""
 
     title = "LightGBM"
     package = "lightgbm"
@@ -188,9 +188,9 @@ class LightGBM(Source):
 
 
 class XGBoost(Source):
-    """A model that XGBoost loads and scores; parameters and attributes as of `Source`.
+    """A model that XGBoost loads and scores; parameters and attributes as for `Source`.
 
-    XGBoost refuses infinite values, and whole-number categories of other widths than they had in training.
+    XGBoost refuses infinite values, and integer categories of another width than in training.
     """
 
     title = "XGBoost"
@@ -208,7 +208,7 @@ class XGBoost(Source):
         forest = self.forest
         older = forest.objective == "reg:quantileerror" and forest.link == "identity" and forest.n_outputs > 1
         if older and _release(self.version) >= (3, 4):
-            return None  # which sorts the quantiles of an older release's model, too, as that one does not
+            return None  # it also sorts the quantiles of an older release's model, which that release does not
         return self._ask(lambda rows: self._booster.predict(self._matrix(rows)), self._rows(X))
 
     def _load(self, data: bytes) -> Any:
@@ -239,13 +239,13 @@ class XGBoost(Source):
 
     @lazy
     def _widths(self) -> list[str | None]:
-        """Types of the columns' whole-number categories."""
+        """Types of the columns' integer categories."""
         model = json.loads(self._booster.save_raw("json"))["learner"]["gradient_booster"]
         columns = (model.get("gbtree") or model)["model"].get("cats", {}).get("enc", [])
         return [CATEGORY_TYPES.get(column.get("type")) for column in columns]
 
     def _as_trained(self, frame: Any) -> Any:
-        """The frame with whole-number categories of the width that they had in training, on which XGBoost insists."""
+        """The frame with integer categories of the width that they had in training, which XGBoost requires."""
         frame = frame.copy(deep=False)
         for at, width in enumerate(self._widths):
             if width is not None and frame.iloc[:, at].cat.categories.dtype.kind in "iu":
@@ -255,10 +255,10 @@ class XGBoost(Source):
 
 
 class CatBoost(Source):
-    """A model that CatBoost loads and scores; parameters and attributes as of `Source`.
+    """A model that CatBoost loads and scores; parameters and attributes as for `Source`.
 
-    CatBoost takes categories themselves, so that rows of codes get the categories in their place. It reads some numbers
-    of its JSON, and some statistics of categories, otherwise than it wrote them. Where a model has a scale, equal bits
+    CatBoost takes categories themselves, so codes in rows are replaced with the categories. It reads some numbers of
+    its JSON, and some statistics of categories, differently from what it wrote. Where a model has a scale, equal bits
     are not promised, and `bound` says how far scores may lie apart.
     """
 
@@ -279,7 +279,7 @@ class CatBoost(Source):
         )
 
     def values(self, X: Any) -> np.ndarray | None:
-        """What CatBoost makes of the model's loss, of two classes the second's probability."""
+        """The values that CatBoost computes for the model's loss; for two classes, the second one's probability."""
         if self.bound() or (kind := _CATBOOST_VALUES.get(self.forest.link)) is None:
             return None
         one = partial(self._base.predict, self._booster, prediction_type=kind, thread_count=self.n_threads)
@@ -332,7 +332,7 @@ class CatBoost(Source):
         return rows
 
     def _as_held(self, forest: Forest) -> Forest:
-        """CatBoost reads some numbers of its own JSON a little off: take those as it does, and say so."""
+        """CatBoost misreads some numbers of its own JSON slightly: use those as it reads them, and say so."""
         start = np.repeat(forest.leaf_offsets[:-1], np.diff(forest.leaf_offsets))
         listed = np.asarray(self._booster.get_leaf_values(), np.float64)
         held = {"base_score": np.atleast_1d(np.asarray(self._booster.get_scale_and_bias()[1], np.float64))}
@@ -385,7 +385,7 @@ def open_source(model: str | os.PathLike[str] | bytes, n_threads: int = 1) -> So
     ModelFormatError
         The model is damaged; or the library itself does not load it.
     UnsupportedModelError
-        The file is of another library, or format.
+        The file is from another library, or in another format.
     OSError
         The file cannot be read.
     """
@@ -397,7 +397,7 @@ def open_source(model: str | os.PathLike[str] | bytes, n_threads: int = 1) -> So
     if kind not in _SOURCES:
         verified = ", ".join(source.title for source in _SOURCES.values())
         why = f"gpuqs verifies files of {verified}; this one is of the format {reader.NAME!r}"
-        raise UnsupportedModelError(why if isinstance(model, bytes) else f"{called}: {why}")  # bytes' reader names them
+        raise UnsupportedModelError(why if isinstance(model, bytes) else f"{called}: {why}")  # the caller names bytes
     try:
         return _SOURCES[kind](data, reader.read(data, called), n_threads)
     except ModelFormatError as error:

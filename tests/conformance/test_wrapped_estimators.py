@@ -18,7 +18,7 @@ import joblib
 import lightgbm as lgb
 import pandas as pd
 import xgboost as xgb
-from sklearn import ensemble, tree
+from sklearn import ensemble, multiclass, multioutput, tree
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
@@ -439,3 +439,28 @@ def test_copies_and_processes(tmp_path: Any) -> None:
         with joblib.parallel_backend(backend):
             scores = cross_val_score(ours, X, y, cv=4, n_jobs=2)
         np.testing.assert_array_equal(scores, cross_val_score(FrozenEstimator(theirs), X, y, cv=4))
+
+
+@pytest.mark.parametrize("kind", ["stacking", "voting", "calibrated", "one for each target", "one against the rest"])
+def test_fitted_estimators_within_others_are_replaced(kind: str) -> None:
+    """As errors advise for estimators that combine others."""
+    forest = ensemble.RandomForestClassifier(5, max_depth=4, random_state=0)
+    X = rows(True)
+    y = target("labels") if kind == "one for each target" else np.digitize(X[:, 0], [-0.5, 0.5])
+    members = [("a", forest), ("b", tree.DecisionTreeClassifier(max_depth=3))]
+    combined = {
+        "stacking": lambda: ensemble.StackingClassifier(members),
+        "voting": lambda: ensemble.VotingClassifier(members, voting="soft"),
+        "calibrated": lambda: CalibratedClassifierCV(forest, cv=2),
+        "one for each target": lambda: multioutput.MultiOutputClassifier(forest),
+        "one against the rest": lambda: multiclass.OneVsRestClassifier(forest),
+    }[kind]().fit(X, y)
+    expected = combined.predict_proba(X)
+    with pytest.raises(UnsupportedModelError, match="only the estimators in it"):
+        gpuqs.from_model(combined)
+    if kind == "calibrated":
+        for each in combined.calibrated_classifiers_:
+            each.estimator = wrap(each.estimator)
+    else:
+        combined.estimators_ = [wrap(each) for each in combined.estimators_]
+    np.testing.assert_array_equal(combined.predict_proba(X), expected)

@@ -24,7 +24,7 @@ def gpuqs_command(*arguments: object) -> Result:
 
 def text_scores(result: Result) -> np.ndarray:
     assert result.exit_code == 0, result.output
-    return np.array([float(line) for line in result.stdout.splitlines()])
+    return np.loadtxt(result.stdout.splitlines(), delimiter="\t", ndmin=1)
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +144,8 @@ def _npy(folder: Path, X: np.ndarray) -> Path:
 
 
 def test_output_engine_and_precision_reach_the_model(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 4))
     booster = lightgbm.train(
@@ -157,6 +159,14 @@ def test_output_engine_and_precision_reach_the_model(tmp_path: Path) -> None:
 
     np.testing.assert_array_equal(scores(), booster.predict(X))
     np.testing.assert_array_equal(scores("--output", "raw"), booster.predict(X, raw_score=True))
+    np.testing.assert_array_equal(scores("--num-iteration", "2"), booster.predict(X, num_iteration=2))
+    np.testing.assert_array_equal(scores("--output", "leaf"), booster.predict(X, pred_leaf=True))
+    few = scores("--output", "leaf", "--num-iteration", "2")
+    np.testing.assert_array_equal(few, booster.predict(X, pred_leaf=True, num_iteration=2))
+    gpuqs_command("score", tmp_path / "model.txt", data, "--output", "leaf", "-o", tmp_path / "leaves.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "leaves.parquet")
+    assert list(table.column_names) == [f"leaf_{tree}" for tree in range(5)]
+    np.testing.assert_array_equal(np.stack(table.columns, axis=1), booster.predict(X, pred_leaf=True))
     fast = scores("--output", "raw", "--precision", "fast", "--engine", "rankwalk", "--threads", "1")
     np.testing.assert_array_equal(fast, model.predict(X, "raw", precision="fast"))
     result = gpuqs_command("score", tmp_path / "model.txt", data, "--engine", "rankwalk", "--threads", "1")

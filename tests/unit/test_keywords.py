@@ -141,7 +141,7 @@ def test_parameters_that_change_no_score() -> None:
 
 
 def test_keywords_that_no_library_has() -> None:
-    for name, hint in (("n_thread", "$"), ("ntree_end", "; it is called iteration_range=.* here")):
+    for name, hint in (("n_thread", "$"), ("ntree_limit", "; it is called iteration_range=.* here")):
         with pytest.raises(TypeError, match=f"predict.. got an unexpected keyword argument '{name}'{hint}"):
             MODEL.predict(X, **{name: 1})
 
@@ -159,6 +159,31 @@ def test_threads_by_their_other_names(name: str, monkeypatch: pytest.MonkeyPatch
         MODEL.predict(X, n_threads=1, **{name: 1})
     with pytest.raises(TypeError, match="got num_thread and nthreads, which mean the same"):
         MODEL.predict(X, num_thread=1, nthreads=1)
+
+
+def test_catboosts_names_of_iteration_range() -> None:
+    both = {"ntree_start": 1, "ntree_end": 3}
+    for given, meant in (({"ntree_end": 2}, (0, 2)), ({"ntree_start": 1}, (1, 0)), (both, (1, 3))):
+        np.testing.assert_array_equal(MODEL.predict(X, **given), MODEL.predict(X, iteration_range=meant))
+    with pytest.raises(TypeError, match="got iteration_range and ntree_end, which mean the same"):
+        MODEL.predict(X, iteration_range=(0, 1), ntree_end=1)
+    with pytest.raises(ValueError, match=r"iteration_range=\(0, 99\) is not within"):
+        MODEL.predict(X, ntree_end=99)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("predict_proba", "gpuqs.sklearn.wrap makes an estimator that has it"),
+        ("feature_importances_", "gpuqs only scores: ask the library that trained the model"),
+        ("num_trees", "it is called n_trees here"),
+        ("no_such_thing", "$"),
+    ],
+)
+def test_what_models_have_not(name: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=rf"'Model' object has no attribute '{name}'(; )?{hint}"):
+        getattr(MODEL, name)
+    assert not hasattr(MODEL, name)
 
 
 def test_documents_are_encoded_once() -> None:

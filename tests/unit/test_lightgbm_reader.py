@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from real_data import real_data
 
+import gpuqs
 from gpuqs.engines.reference import Reference
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import Forest
@@ -587,3 +588,14 @@ def test_damaged_categories_of_a_frame(line: str) -> None:
 def test_names_end_at_spaces_alone() -> None:
     text = edited(model_text()).replace("feature_names=Column_0 ", "feature_names=a\tb  ")
     assert reader.read(text.encode(), "model").schema.names == ("a\tb", "Column_1", "Column_2")
+
+
+def test_models_of_cross_validation_are_passed_one_by_one() -> None:
+    lgb = pytest.importorskip("lightgbm")
+    rows, y = np.arange(200.0).reshape(100, 2), np.arange(100.0)
+    options = {"nfold": 2, "stratified": False, "return_cvbooster": True}
+    cv = lgb.cv({"verbosity": -1}, lgb.Dataset(rows, y), 2, **options)["cvbooster"]
+    with pytest.raises(UnsupportedModelError, match="holds a model for each fold; pass one of its boosters"):
+        gpuqs.from_model(cv)
+    one = cv.boosters[0]
+    np.testing.assert_array_equal(gpuqs.from_model(one).predict(rows), one.predict(rows))

@@ -23,7 +23,7 @@ from gpuqs.links import apply_link
 
 pytest.importorskip("sklearn", minversion="1.6")
 import sklearn
-from sklearn import dummy, ensemble, linear_model, model_selection, pipeline, preprocessing, tree
+from sklearn import calibration, dummy, ensemble, linear_model, model_selection, pipeline, preprocessing, tree
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))
@@ -241,6 +241,14 @@ REFUSED = {
     "another ensemble": (
         lambda: ensemble.AdaBoostRegressor(n_estimators=2).fit(X, Y),
         r"AdaBoostRegressor: is not read; .*: RandomForestClassifier, .*DecisionTreeClassifier",
+    ),
+    "stack": (
+        lambda: ensemble.StackingRegressor([("tree", tree.DecisionTreeRegressor(max_depth=2))], cv=2).fit(X, Y),
+        r"StackingRegressor: is not read, only the estimators in it: set model\.estimators_ = \[gpuqs\.sklearn\.wrap",
+    ),
+    "calibrated": (
+        lambda: calibration.CalibratedClassifierCV(tree.DecisionTreeClassifier(max_depth=2), cv=2).fit(X, CLASSES),
+        r"CalibratedClassifierCV: is not read, only .* set each\.estimator = gpuqs\.sklearn\.wrap\(each\.estimator\)",
     ),
     "no trees": (lambda: linear_model.LinearRegression().fit(X, Y), "LinearRegression: is not read"),
     "own predict": (

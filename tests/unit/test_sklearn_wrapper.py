@@ -327,6 +327,34 @@ def test_threads_and_precision_reach_the_model(monkeypatch: pytest.MonkeyPatch) 
     assert seen == [{"n_threads": 2, "precision": "fast"}]
 
 
+def test_keywords_reach_the_model() -> None:
+    """As LightGBM's own estimators take them."""
+    X, _ = data()
+    theirs, ours = trained("lightgbm"), wrap(trained("lightgbm"), n_threads=1)
+    regressor, fast = trained("regressor"), wrap(trained("regressor"))
+    for options in ({"num_iteration": 2}, {"start_iteration": 1, "num_iteration": 1}, {"raw_score": True}):
+        np.testing.assert_array_equal(ours.predict(X, **options), theirs.predict(X, **options))
+        np.testing.assert_array_equal(ours.predict_proba(X, **options), theirs.predict_proba(X, **options))
+        np.testing.assert_array_equal(fast.predict(X, **options), regressor.predict(X, **options))
+    np.testing.assert_array_equal(ours.predict(X, pred_leaf=True), theirs.predict(X, pred_leaf=True))
+    harmless = {"precision": "exact", "n_jobs": 2, "verbosity": -1, "raw_score": False}
+    np.testing.assert_array_equal(ours.predict(X, **harmless), theirs.predict(X))
+    for name in ("output", "out"):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'; use estimator.model.predict"):
+            ours.predict(X, **{name: None})
+    with pytest.raises(TypeError, match=r"predict\(\) got an unexpected keyword argument 'nope'"):
+        ours.predict_proba(X, nope=1)
+
+
+def test_xgboosts_keywords_reach_the_model() -> None:
+    X, _ = data()
+    theirs, ours = trained("xgboost"), wrap(trained("xgboost"))
+    for options in ({"iteration_range": (0, 2)}, {"base_margin": np.linspace(-1, 1, len(X))}):
+        np.testing.assert_array_equal(ours.predict(X, **options), theirs.predict(X, **options))
+        np.testing.assert_array_equal(ours.predict_proba(X, **options), theirs.predict_proba(X, **options))
+    np.testing.assert_array_equal(ours.predict(X, output_margin=True), theirs.predict(X, output_margin=True))
+
+
 def test_pickles_do_not_need_the_training_library() -> None:
     X, _ = data()
     wrapper = wrap(trained("lightgbm"))

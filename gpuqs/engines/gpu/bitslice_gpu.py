@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class BitsliceGpu(GpuEngine):
-    """The bit-sliced engine on a GPU: the bits of the CPU's, in both precisions.
+    """The bit-sliced engine on a GPU: its scores have the same bits as the CPU's, in both precisions.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class BitsliceGpu(GpuEngine):
         self._settings = settings
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
-        in_turn = 15 + 0.02 * forest.n_trees  # as of walks
+        in_turn = 15 + 0.02 * forest.n_trees  # a document's leaf values are added one after another
         each = 0.5 + 0.0025 * forest.n_features + 2.3e-5 * forest.n_nodes + 0.001 * forest.n_trees
         return 2 * LAUNCH + in_turn + n_documents * each * 1e-3
 
@@ -53,7 +53,7 @@ class BitsliceGpu(GpuEngine):
     def _place(
         self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
     ) -> BitslicePlacedForest:
-        from gpuqs.engines.gpu.bitslice_placed import BitslicePlacedForest, BitsliceSettings  # few have a GPU
+        from gpuqs.engines.gpu.bitslice_placed import BitslicePlacedForest, BitsliceSettings  # few users have a GPU
 
         settings = self._settings or BitsliceSettings()
         layout = build_rows(forest, ranks(), settings.max_predicates or MAX_PREDICATES, settings.evaluation)

@@ -2,10 +2,10 @@
 
     foreach batch of documents whose scratch memory is bounded:
         planes of ranks <- rank_documents(documents)
-        foreach part of the forest, as a rule all of it:
+        foreach part of the forest, usually all of it:
             rows <- decode_predicates(planes of ranks), once for the parts of a tree block
-            planes of leaf numbers <- steps(rows), or slots(rows): tile after tile, whose rows the L2 cache then holds
-            sums <- sum_exact(sums, planes), or sum_few, in tree order; of whole numbers sums + sum_fast(planes)
+            planes of leaf numbers <- steps(rows), or slots(rows): tile after tile, so that the L2 cache holds its rows
+            sums <- sum_exact(sums, planes), or sum_few, in tree order; for integers, sums + sum_fast(planes)
 
 Everything is queued on the current stream; nothing here waits for the device.
 """
@@ -31,58 +31,58 @@ from gpuqs.layout.ranks import level_tables
 from gpuqs.layout.slots import SlotPrograms
 from gpuqs.layout.steps import PAGE, StepPrograms
 
-#: Documents of a tile of one word a lane.
+#: Documents of a tile with one word per lane.
 TILE = 32 * WARP
 #: Bytes of a row of such a tile.
 ROW_BYTES = 4 * WARP
 #: Columns that a thread block of `rank_documents` ranks together.
 COLUMNS = 8
-#: Bytes of the documents' values that it holds: two tiles of lines of 16 bytes, with one line of padding a column.
+#: Bytes of its document values in shared memory: two tiles of 16-byte lines, with one line of padding per column.
 VALUE_BYTES = 2 * COLUMNS * (WARP + 1) * 16
-#: Fewest words of documents that it ranks: a batch of its loop.
+#: Fewest words of documents that it ranks: one batch of its loop.
 LEAST_WORDS = 4
-#: Most levels of a column's thresholds that it holds; eight always fit.
+#: Upper limit of the levels of a column's thresholds that it holds in shared memory; eight always fit.
 MOST_STAGED = 9
 #: Warps of a thread block that decodes or evaluates.
 WARPS = 4
 #: Planes of leaf numbers that `steps` keeps in registers.
 LOW_PLANES = 3
-#: Tiles of two words a lane whose leaf numbers are kept at a time, at least: enough for sums to fill a device.
+#: Tiles, with two words per lane, that memory for leaf numbers is planned for: enough for sums to fill a device.
 BATCH_TILES = 16
-#: Documents that a thread block of `sum_exact` adds leaf values for, and trees that it adds together, where a thread
-#: has one document; where it has D, D times as many documents, and a D-th of the trees.
+#: Documents of a thread block of `sum_exact`, and trees that it adds at a time, with one document per thread. With D
+#: documents per thread there are D times as many documents, and 1/D of the trees.
 SUMMED, ADDED = 256, 32
-#: Wavefronts of shared memory that it takes for a tree and 1,024 documents, of doubles, by D (docs/gpu.md).
+#: Wavefronts of shared memory of `sum_exact` for a tree and 1,024 documents, with doubles, by D (docs/gpu.md).
 WAVEFRONTS = {1: 182, 4: 146}
-#: Bytes of these documents' leaf numbers in these trees, of one byte each.
+#: Bytes of the leaf numbers of `SUMMED` documents in `ADDED` trees, at one byte each.
 NUMBERS = SUMMED * ADDED
-#: Documents that a thread block of `sum_few` adds leaf values for, its threads, and what it adds of a tree together:
-#: leaf values, and leaf numbers with their padding.
+#: Documents and threads of a thread block of `sum_few`, and what it holds of the trees that it adds at a time: leaf
+#: values, and bytes of leaf numbers with their padding.
 FEW, FEW_THREADS, FEW_VALUES, FEW_NUMBERS = 128, 640, 32 * 64, 128 * 48
-#: Trees that a thread block of `sum_fast` may add: the more, the less often sums are added up.
+#: Trees that a thread block of `sum_fast` may add: with more, there are fewer partial sums to add up.
 GROUPS = (128, 64)
-#: Most outputs that `sum_fast` is for: of more, `sum_exact` has work enough.
+#: Upper limit of outputs for `sum_fast`: with more outputs, `sum_exact` has enough thread blocks.
 FAST_OUTPUTS = 16
 
 
 @dataclass(frozen=True)
 class BitsliceSettings:
-    """What tests choose by hand; None leaves it to the policy.
+    """What tests choose by hand; None leaves the choice to the policy.
 
     Parameters
     ----------
     words : {1, 2}, optional
-        Words of documents a lane.
+        Words of documents per lane.
     max_predicates : int, optional
-        Predicates of a tree block.
+        Upper limit of predicates in a tree block.
     part_trees : int, optional
         Trees whose leaf numbers are kept at a time.
     warp_trees : int, optional
-        Trees that a warp takes one after the other.
+        Trees that a warp evaluates one after another.
     summed : {4, 1}, optional
-        Documents of a thread of `sum_exact`, where it may have so many; no sums are `sum_few`'s then.
+        Documents per thread of `sum_exact`, if the leaf type allows it; `sum_few` is not used then.
     evaluation : {"steps", "slots"}
-        As `build_rows` has it.
+        As in `build_rows`.
     """
 
     words: int | None = None
@@ -95,9 +95,9 @@ class BitsliceSettings:
 
 @dataclass(frozen=True)
 class _Part:
-    """Some trees of one tree block, whose leaf numbers are kept at a time.
+    """Trees of one tree block whose leaf numbers are kept at a time.
 
-    ``programs`` and the offsets are what kernels are told of them: views of the forest's arrays, made once.
+    ``programs`` and the offsets are kernel arguments for these trees: views of the forest's arrays, made once.
     """
 
     block: int
@@ -120,13 +120,13 @@ class _Slots:
     kernel = staticmethod(kernels.slots)
 
     def arguments(self, first: int) -> dict[str, Any]:
-        """What the kernel is told about the trees from ``first`` on, by its parameters' names."""
+        """Kernel arguments for the trees from ``first`` on, by parameter name."""
         return {"nodes": self.nodes, "node_offsets": self.node_offsets[first:], "n_slots": np.int32(self.n_slots)}
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """As `_Slots`; ``page_bytes``: what a warp has beside the rows, two pages."""
+    """As `_Slots`; ``page_bytes``: shared memory of a warp besides the rows, two pages."""
 
     pages: Any
     tree_pages: Any
@@ -156,7 +156,7 @@ class BitslicePlacedForest(PlacedForest):
     forest : Forest
     layout : RowLayout
     values : LeafValues
-        As `gpuqs.layout.bitslice.gray_values` puts them.
+        In the order of `gpuqs.layout.bitslice.gray_values`.
     settings : BitsliceSettings
     """
 
@@ -170,13 +170,13 @@ class BitslicePlacedForest(PlacedForest):
         self.small = forest.n_leaves <= 64
         self.fast = self.small and values.step > 0 and self.n_outputs <= FAST_OUTPUTS
         allowed = kernels.summed(values.value.dtype, self.small)
-        #: Whether few documents' sums are `sum_few`'s.
+        #: Whether `sum_few` adds up the leaf values of few documents.
         self.sums_few = self.small and values.value.dtype.kind == "f" and settings.summed is None
-        #: Documents of a thread of `sum_exact`, most first.
+        #: Documents per thread that `sum_exact` may have, most first.
         self.summed = (settings.summed,) if settings.summed in allowed else allowed
         enough = device.scratch_bytes // (BATCH_TILES * ROW_BYTES * max(kernels.WORDS))
         kept = (enough - self.n_rank_planes - self.n_rows) // self.n_planes
-        # Where memory is scarce, batches are small, but parts are no smaller than makes up for their rows.
+        # If memory is scarce, batches are small, but a part has at least about as many planes as there are rows.
         part_trees = settings.part_trees or max(1, kept, self.n_rows // self.n_planes)
         parts = [
             (block, first, min(part_trees, end - first))
@@ -201,12 +201,12 @@ class BitslicePlacedForest(PlacedForest):
             tables, offsets = level_tables(ranks, dtype)
             self.levels[dtype], self.level_offsets = up(padded(tables)), int32(offsets)
         segments, bounds = up(padded(layout.segments.view(np.uint32).reshape(-1, 4))), layout.block_segments.tolist()
-        #: Of each tree block: its segments, and their number.
+        #: The segments of each tree block, and their number.
         self.segments = [(segments[first:], end - first) for first, end in pairwise(bounds)]
         self.programs = self._place_programs(layout.programs)
 
     def _place_parts(self, parts: list[tuple[int, int, int]], forest: Forest) -> list[_Part]:
-        """``parts``: tree block, first tree and trees of each."""
+        """``parts``: tree block, first tree and number of trees of each."""
         up, value_offsets = self.device.upload, self._int32(self.values.offsets)
         starts = np.array([first for _, first, _ in parts] + [self.n_trees], np.int32)
         of_output, self.output_trees = (up(padded(a.astype(np.int32))) for a in trees_by_output(starts, forest))
@@ -248,7 +248,7 @@ class BitslicePlacedForest(PlacedForest):
                 )
             return
         each = min(self.summed, key=lambda d: self._busiest(-(-n // (SUMMED * d))) * d * WAVEFRONTS[d])
-        # Of trees that are added together: values or where they begin, and numbers of one byte or two.
+        # For the trees added at a time: one-byte leaf numbers and values, or two-byte numbers and where values begin.
         added = NUMBERS + ADDED // each * 64 * leaf.itemsize if self.small else 2 * NUMBERS + ADDED * 8
         with self.device.stage("sum_exact"):
             self._launch_kernel(
@@ -260,11 +260,11 @@ class BitslicePlacedForest(PlacedForest):
             )
 
     def _takes_few(self, n: int) -> bool:
-        """Whether `sum_few` sums: a multiprocessor has no more than one thread block of it."""
+        """Whether to use `sum_few`: if no multiprocessor would get more than one of its thread blocks."""
         return self.sums_few and -(-n // FEW) * self.n_outputs <= self.device.attributes.multiprocessors
 
     def _busiest(self, n_blocks: int) -> int:
-        """Thread blocks that a multiprocessor runs, of ``n_blocks`` of each output, if it runs the most."""
+        """Thread blocks of the busiest multiprocessor, if each output has ``n_blocks``."""
         return -(-n_blocks * self.n_outputs // self.device.attributes.multiprocessors)
 
     def _sum_fast(self, part: _Part, planes: Any, words: int, sums: Any, started: bool) -> None:
@@ -298,7 +298,7 @@ class BitslicePlacedForest(PlacedForest):
         }
 
     def _numbers(self, part: _Part, planes: Any, n: int, counted: type) -> dict[str, Any]:
-        """Arguments that say where the leaf numbers of ``n`` documents lie, and of which trees they are."""
+        """Arguments that say where the leaf numbers of ``n`` documents lie, and to which trees they belong."""
         return {
             "planes": planes,
             "n_planes": np.int32(self.n_planes),
@@ -330,12 +330,12 @@ class BitslicePlacedForest(PlacedForest):
             )
 
     def _evaluated(self, documents: Any) -> Iterator[tuple[slice, int, _Part, Any]]:
-        """Batches of documents, words a lane of their tiles, and the forest's parts in turn with their leaf numbers."""
+        """For each batch and part of the forest: the batch, words per lane of its tiles, the part, its leaf numbers."""
         total = documents.shape[0] if self.parts else 0
         words = self.settings.words or (2 if total > TILE else 1)
         rows = TILE * words
         most = self._batch_tiles(-(-total // rows), words)
-        ranks, predicates, leaves = (  # one batch's after the other's
+        ranks, predicates, leaves = (  # reused by all batches
             self.device.empty((most, max(n, 1), WARP * words), np.uint32)
             for n in (self.n_rank_planes, self.n_rows, self.part_trees * self.n_planes)
         )
@@ -357,14 +357,14 @@ class BitslicePlacedForest(PlacedForest):
                 yield batch, words, part, leaves
 
     def _batch_tiles(self, total: int, words: int) -> int:
-        """Tiles of a batch: even shares of ``total``, whose words fit the scratch memory."""
+        """Tiles of a batch: even shares of ``total`` whose words fit the scratch memory."""
         tile = (self.n_rank_planes + self.n_rows + self.part_trees * self.n_planes) * ROW_BYTES * words
         tile += -(-self.part_trees // min(GROUPS)) * self.n_outputs * TILE * words * 8 if self.fast else 0
         most = max(1, min(self.device.scratch_bytes // tile, MAX_GRID))
         return max(1, -(-total // max(1, -(-total // most))))
 
     def _load_kernels(self) -> None:
-        """Load, at the first call, what tiles of either size need: few documents or many warm up for both."""
+        """At the first call, load the kernels for tiles of both sizes, so that any call warms up for both."""
         if self._loaded:
             return
         leaf = self.values.value.dtype
@@ -385,7 +385,8 @@ class BitslicePlacedForest(PlacedForest):
         name, threads = programs.kernel(words), WARP * WARPS
         shared = WARPS * (programs.n_rows * ROW_BYTES * words + programs.page_bytes)
         resident = attributes.multiprocessors * resident_blocks(attributes, threads, self._registers(name), shared)
-        # One after the other, their programs are staged ahead; but few tiles at a time keep their rows in the L2 cache.
+        # With two trees per warp, the second's program is staged ahead. This is worth it only if one tile still fills
+        # the device: the L2 cache holds the rows of only a few tiles.
         trees = self.settings.warp_trees or (2 if part.n_trees > 2 * WARPS * resident else 1)
         self._launch_kernel(
             self._compiled(programs.file, name),
@@ -403,7 +404,7 @@ class BitslicePlacedForest(PlacedForest):
     def _rank(self, documents: Any, words: int, n_tiles: int, ranks: Any) -> None:
         value, along, documents = self._value_dtype(documents.dtype), by_row(documents), as_numbers(documents)
         beside = VALUE_BYTES + self.most_planes * WARP * 4
-        room = (SHARED - beside) // (COLUMNS * value.itemsize)  # thresholds of each column: whole levels
+        room = (SHARED - beside) // (COLUMNS * value.itemsize)  # thresholds that fit for each column
         n_staged = (1 << min(self.most_bits, MOST_STAGED, (room + 1).bit_length() - 1)) - 1
         n_groups, block_words = -(-self.n_columns // COLUMNS), self._block_words(n_tiles * words)
         document_stride, feature_stride = map(np.int64, documents.strides)
@@ -428,7 +429,7 @@ class BitslicePlacedForest(PlacedForest):
         )
 
     def _block_words(self, n_tiles: int) -> int:
-        """Words of documents that a thread block ranks: those of a tile of one word a lane; of few, a part."""
+        """Words of documents that a thread block ranks: 32, or fewer if there would be too few thread blocks."""
         block_words, enough = WARP, 2 * self.device.attributes.multiprocessors
         n_blocks = n_tiles * -(-self.n_columns // COLUMNS)
         while block_words > LEAST_WORDS and n_blocks < enough:

@@ -1,4 +1,4 @@
-"""What every engine of GPUs does alike: calls on the caller's current stream, links and classes on the device."""
+"""What all GPU engines share: calls on the caller's current stream, links and classes on the device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GpuProgram(Program):
     classes: npt.NDArray[Any]
 
     def ready(self) -> PlacedForest:
-        """The forest on its device, for launches; it stays until these are known to the device."""
+        """The forest on its device, which keeps it until it knows of the launches that follow."""
         self.forest.device.retain(self.forest)
         return self.forest
 
@@ -42,9 +42,9 @@ class GpuProgram(Program):
         return self.forest.device.upload(self.classes)
 
 
-#: Microseconds of a launch, as the driver and Python take them; several in a graph, as repeated calls make them, cost
-#: two of these. An engine's other figures are those of an H100, and for `bitslice_gpu` of an H200, too, with documents
-#: that lie there and sums in tree order; other GPUs scale them much alike.
+#: Microseconds that Python and the driver take for a launch. Repeated calls put several launches in a graph, which
+#: costs two of these. The engines' other figures were measured on an H100 (those of `bitslice_gpu` on an H200, too),
+#: with documents on the device and sums in tree order; other GPUs scale them about equally.
 LAUNCH = 10.0
 
 
@@ -76,16 +76,16 @@ class GpuEngine(Engine):
 
     @abstractmethod
     def _why_not(self, forest: Forest) -> str | None:
-        """What `why_not` gives of a forest without linear leaves."""
+        """The answer of `why_not` for a forest without linear leaves."""
 
     @abstractmethod
     def _place(
         self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
     ) -> PlacedForest:
-        """The forest laid out and copied to the device; ``ranks`` as `prepare` has it."""
+        """The forest laid out and copied to the device; ``ranks`` as in `prepare`."""
 
     def score(self, program: Program, documents: Any, sums: Any, n_threads: int = 1, started: bool = False) -> None:
-        """As every engine's; ``documents`` may also be integers, and ``n_threads`` is not used."""
+        """As in every engine, but ``documents`` may also be integers, and ``n_threads`` is not used."""
         assert isinstance(program, GpuProgram)
         program.ready().score(documents, sums, started)
 

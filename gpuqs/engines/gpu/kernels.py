@@ -2,11 +2,11 @@
 
 Each function names one kernel of ``cuda/``, as C++ spells its template arguments. Types that they share:
 
-- ``given``: of the documents, as the caller holds them;
-- ``value``: in which documents are tested, float32 or float64;
-- ``pivot``: of `qs_gpu`'s counts of false tests, uint8, uint16 or uint32;
-- ``leaf``: of the leaf values, one of `SUMS`; sums are made in the type that it says;
-- ``entry``: of what is looked up for an exit leaf, its number (int32) or its values (as ``leaf``).
+- ``given``: type of the documents, as the caller holds them;
+- ``value``: type in which documents are tested, float32 or float64;
+- ``pivot``: type of `qs_gpu`'s counts of false tests, uint8, uint16 or uint32;
+- ``leaf``: type of the leaf values, a key of `SUMS`, which gives the type of the sums;
+- ``entry``: type of what is looked up for an exit leaf, its number (int32) or its values (as ``leaf``).
 
 ``form`` is one of `FORMS`, ``words`` are the words of 32 documents that a lane of the bit-sliced engine holds, one of
 `WORDS`, and ``by_row`` says that neighbouring features lie closer in memory than neighbouring documents.
@@ -22,32 +22,32 @@ import numpy as np
 
 from gpuqs.links import CLASS_DECISIONS, KERNELS
 
-#: A type of numbers, as kernels are named by.
+#: A numeric type that is part of kernels' names.
 DType: TypeAlias = str | np.dtype[Any]
 
-#: Word, whether a tree may take several words, bits of a word: the forms of the tuples.
+#: The forms of tuples: type of a word, whether a tree may take several words, bits of a word.
 FORMS = {"words": ("u32", "true", 32), "mask32": ("u32", "false", 32), "mask64": ("u64", "false", 64)}
 #: Documents per thread block that shared memory is laid out for. (Two would need a half more bytes than four.)
 DOCUMENTS_PER_BLOCK = (1, 4)
-#: Leaf value -> the type that sums are made in.
+#: Type of the leaf values -> type of their sums in C++.
 SUMS = {"float64": "double", "float32": "float", "int32": "i64"}
-#: Words of 32 documents a lane of the bit-sliced engine.
+#: Words of 32 documents per lane of the bit-sliced engine.
 WORDS = (1, 2)
-#: Registers that a thread needs not to spill, where these are more than fill a multiprocessor with threads.
+#: Registers that a thread needs to avoid spills, if more than its share when threads fill a multiprocessor.
 REGISTERS = {
-    "transpose": 40,  # several loads are under way
-    "rank_documents": 48,  # and several documents are searched for
+    "transpose": 40,  # several loads in flight
+    "rank_documents": 48,  # the same, and several documents are searched at once
     "decode_predicates": 64,
     "slots": 64,
-    "steps": 64,  # eight nodes' words are under way
+    "steps": 64,  # the words of eight nodes in flight
     "sum_exact": 64,
-    "sum_few": 96,  # values of several trees on their way; 640 threads, one thread block a multiprocessor
+    "sum_few": 96,  # values of several trees in flight; 640 threads, one thread block per multiprocessor
     "sum_fast": 128,  # the sums of 32 documents
     "walk_scores": 40,  # a walk, or the next values that are added
     "walk_leaves": 40,
     "apply_link": 64,  # logarithms of exponentials; too short to need many threads
 }
-#: Those of `update_scores` where it takes several documents.
+#: The same for `update_scores` with several documents per thread block.
 REGISTERS_OF_SEVERAL = 40
 
 
@@ -73,7 +73,7 @@ _NAMES = {
     "uint32": "u32",
     "uint64": "u64",
 }
-#: Number by which walks tell the types of documents apart.
+#: Number by which walks recognize the type of the documents.
 INPUTS = {np.dtype(name): np.int32(number) for number, name in enumerate(_NAMES)}
 INPUTS[np.dtype(bool)] = INPUTS[np.dtype(np.uint8)]
 _PIVOTS = ("uint8", "uint16", "uint32")
@@ -98,7 +98,7 @@ def find_false_nodes(value: DType, pivot: DType) -> str:
 
 @cache
 def update_scores(form: str, pivot: DType, leaf: DType, documents: int, stride: int) -> str:
-    """Pivots to partial scores of one output; ``documents`` a thread block, shared memory laid out for ``stride``."""
+    """Pivots to partial scores of one output; ``documents`` per thread block, shared memory laid out for ``stride``."""
     word, many, _ = FORMS[form]
     total = SUMS[np.dtype(leaf).name]
     return f"update_scores<{word}, {many}, {_c(pivot)}, {_c(leaf)}, {total}, {documents}, {stride}>"
@@ -106,7 +106,7 @@ def update_scores(form: str, pivot: DType, leaf: DType, documents: int, stride: 
 
 @cache
 def update_outputs(form: str, pivot: DType, leaf: DType) -> str:
-    """Pivots to partial scores of several outputs, a document a thread block."""
+    """Pivots to partial scores of several outputs, one document per thread block."""
     word, many, _ = FORMS[form]
     return f"update_outputs<{word}, {many}, {_c(pivot)}, {_c(leaf)}, {SUMS[np.dtype(leaf).name]}>"
 
@@ -156,19 +156,19 @@ def slots(words: int) -> str:
 
 @cache
 def sum_exact(leaf: DType, small: bool, words: int, documents: int) -> str:
-    """Planes of leaf numbers to sums in tree order; ``documents`` a thread, as `summed` has them."""
+    """Planes of leaf numbers to sums in tree order; ``documents`` per thread, one of `summed`."""
     return f"sum_exact<{_c(leaf)}, {SUMS[np.dtype(leaf).name]}, {str(small).lower()}, {words}, {documents}>"
 
 
 @cache
 def sum_few(leaf: DType, words: int) -> str:
-    """As `sum_exact`, of trees of up to 64 leaves, where documents are few."""
+    """As `sum_exact`, for trees of up to 64 leaves and few documents."""
     return f"sum_few<{_c(leaf)}, {SUMS[np.dtype(leaf).name]}, {words}>"
 
 
 @cache
 def sum_fast(words: int) -> str:
-    """Planes of leaf numbers to partial sums of whole numbers, of trees of up to 64 leaves."""
+    """Planes of leaf numbers to partial sums of integers, for trees of up to 64 leaves."""
     return f"sum_fast<{words}>"
 
 

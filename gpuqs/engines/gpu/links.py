@@ -1,4 +1,4 @@
-"""Links and class decisions on the device, by a kernel of our own: CuPy's functions take denormals for zeros."""
+"""Links and class decisions on the device, by our own kernel, because CuPy's functions treat denormals as zeros."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def apply_link(device: GpuDevice, link: str, scale: float, divisor: float, sums:
     divisor : float
         The trees that the sums are averages over, or 1.
     sums : float32 or float64 [D, K], C order
-        May be ``out`` where that has K columns.
+        May be ``out`` if that has K columns.
     out : array, C order
     """
     if link == "identity" and divisor == 1 and sums is out:
@@ -34,7 +34,7 @@ def apply_link(device: GpuDevice, link: str, scale: float, divisor: float, sums:
 def find_classes(device: GpuDevice, decision: str, scores: Any, out: Any) -> None:
     """Fill ``out`` (int64 [D, K], C order; [D, 1] from "argmax") with class numbers.
 
-    ``decision`` is one of `gpuqs.links.CLASS_DECISIONS`, ``scores`` as the sums of `apply_link`.
+    ``decision`` is one of `gpuqs.links.CLASS_DECISIONS`, ``scores`` is like the sums of `apply_link`.
     """
     _launch(device, kernels.class_numbers(scores.dtype, decision), 1, 1, scores, out)
 

@@ -1,10 +1,10 @@
 """How GPU-QuickScorer is cut for a device: paper 000, section 7.4, and NVIDIA's occupancy arithmetic.
 
-    τ          as many trees as the L2 cache holds tuples and leaf values for, and as leave room for
-               two thread blocks' leafindexes in a multiprocessor's shared memory
-    threads    the fewest a thread block with which the most fit a multiprocessor, by their shared
-               memory and their registers
-    together   documents a thread block: tuples are read once for all of them
+    τ          the most trees whose tuples and leaf values fit the L2 cache, and with which the
+               leafindexes of two thread blocks fit a multiprocessor's shared memory
+    threads    the fewest per thread block with which the most threads fit a multiprocessor, given
+               shared memory and registers
+    together   documents per thread block: tuples are read once for all of them
 
 Pure arithmetic on `DeviceAttributes`: it needs no device.
 """
@@ -71,7 +71,7 @@ def largest_shared(device: DeviceAttributes, blocks: int) -> int:
 def threads_per_block(device: DeviceAttributes, shared: int, registers: int) -> int:
     """The paper's policy: the fewest threads with which two blocks or more fill a multiprocessor.
 
-    Where neither shared memory nor registers let blocks fill it, as far as they do.
+    If shared memory or registers keep blocks from filling it, the fewest that come closest; 1,024 if no two blocks fit.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def threads_per_block(device: DeviceAttributes, shared: int, registers: int) -> 
         blocks = resident_blocks(device, threads, registers, shared)
         return threads * blocks if blocks > 1 else 0
 
-    best = max(range(WARP, 1025, WARP), key=resident)  # the first of those that are alike
+    best = max(range(WARP, 1025, WARP), key=resident)  # of equal ones the first
     return best if resident(best) else 1024
 
 
@@ -96,7 +96,7 @@ class Plan:
     Parameters
     ----------
     max_trees, max_slots : int
-        Trees (τ) and words of leaves per tree block, at most.
+        Upper limits of trees (τ) and of words of leaves per tree block.
     documents_per_block : int
     """
 
@@ -106,7 +106,7 @@ class Plan:
 
 
 def shared_bytes(slots: int, word_bytes: int, documents: int, threads: int) -> int:
-    """Shared memory of one thread block: its leafindexes, then its sums, or the warps' shares and what they are of."""
+    """Bytes of shared memory of one thread block: its leafindexes, then its warps' shares of rows, or its sums."""
     return interleaved_words(slots, documents) * word_bytes + (documents * threads // WARP + 1) * SUM_BYTES
 
 
@@ -122,7 +122,7 @@ class BlockSize:
 def choose_block_size(
     device: DeviceAttributes, *, slots: int, word_bytes: int, documents: int, registers: int, threads: int | None = None
 ) -> BlockSize:
-    """Threads by the policy, unless they are given; ``slots`` words of ``word_bytes`` a document."""
+    """Threads by the policy, unless they are given; a document has ``slots`` words of ``word_bytes`` bytes."""
     if threads is None:
         threads = threads_per_block(device, shared_bytes(slots, word_bytes, documents, 1024), registers)
     shared = shared_bytes(slots, word_bytes, documents, threads)
@@ -130,13 +130,13 @@ def choose_block_size(
 
 
 def _slots_in(shared: int, word_bytes: int, documents: int) -> int:
-    """Words a document that a thread block of 1,024 threads has room for."""
+    """Words per document that a thread block of 1,024 threads has room for."""
     beside = shared_bytes(0, word_bytes, documents, 1024)
     return max(0, shared - beside) // word_bytes // documents // WARP * WARP
 
 
 def together_for(device: DeviceAttributes, largest_tree: int, word_bytes: int, choices: tuple[int, ...]) -> int:
-    """The most documents a thread block, of ``choices``, with which two blocks with the largest tree fit; else one."""
+    """The most documents per thread block, of ``choices``, with which two blocks of the largest tree fit; else 1."""
     shared = largest_shared(device, 2)
     return max((n for n in choices if largest_tree <= _slots_in(shared, word_bytes, n)), default=1)
 

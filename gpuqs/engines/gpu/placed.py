@@ -1,4 +1,4 @@
-"""A forest on one device, whatever the engine: what it has there, and how documents and sums are read and finished."""
+"""A forest on one device, for any GPU engine: its arrays, how documents are read, and how sums are finished."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PlacedForest(ABC):
 
     def _upload_common(self, columns: Columns) -> None:
         up, values = self.device.upload, self.values
-        #: How kernels read each column of the documents, by the kernels' names for it.
+        #: How kernels read each column of the documents: arguments by parameter name.
         self.readings = {
             "feature": self._int32(columns.feature),
             "routing": up(padded(columns.routing)),
@@ -54,7 +54,7 @@ class PlacedForest(ABC):
 
     @abstractmethod
     def score(self, documents: Any, sums: Any, started: bool = False) -> None:
-        """Fill ``sums`` ([D, K], of `LeafValues.sum_dtype`, C order), both on the device; ``started`` as of engines."""
+        """Fill ``sums`` ([D, K], of `LeafValues.sum_dtype`, C order), both on the device; ``started`` as in engines."""
 
     @abstractmethod
     def leaves(self, documents: Any, out: Any) -> None:
@@ -84,7 +84,7 @@ class PlacedForest(ABC):
     def _add_partial(self, partial: Any, n_blocks: int, sums: Any, started: bool) -> None:
         """Add the sums of tree blocks [B, D, K] in their order to `start`, or to what ``sums`` holds."""
         n = sums.shape[0] * self.n_outputs
-        # What sums begin with comes round again after so many of them.
+        # The values that sums begin with repeat after `period` sums.
         start, period = (sums, n) if started else (self.start, self.n_outputs)
         self._per_element(
             "finish_scores.cu",
@@ -99,12 +99,12 @@ class PlacedForest(ABC):
         )
 
     def _per_element(self, file: str, name: str, n_elements: int, /, **arguments: Any) -> None:
-        """Launch a kernel with a thread for each element; ``arguments`` as of `_launch_kernel`."""
+        """Launch a kernel with a thread for each element; ``arguments`` as in `_launch_kernel`."""
         if n_elements:
             self._launch_kernel(self._compiled(file, name), (-(-n_elements // 256),), (256,), **arguments)
 
     def _compiled(self, file: str, name: str) -> Kernel:
-        """A kernel of ``file``, which takes the registers that it may have here."""
+        """A kernel of ``file``, compiled for the registers that it may use on this device."""
         return self.device.kernel(file, name, self._registers(name))
 
     def _registers(self, name: str) -> int:
@@ -114,14 +114,14 @@ class PlacedForest(ABC):
     def _launch_kernel(
         kernel: Kernel, grid: tuple[int, ...], block: tuple[int, ...], /, *, shared_bytes: int = 0, **arguments: Any
     ) -> None:
-        """Launch a kernel; ``arguments`` in its parameters' order, by their names.
+        """Launch a kernel; ``arguments`` by name, in the order of its parameters.
 
-        The names are for readers and tests: kernels get the arguments by their places.
+        The names are only for readers and tests: kernels get the arguments by position.
         """
         kernel(grid, block, tuple(arguments.values()), shared_mem=shared_bytes)
 
     def _rounded_once(self, documents: Any) -> Any:
-        """Integers that the source library rounds twice, after the first time; all other documents as they are."""
+        """Integers that the source library rounds twice, after the first rounding; other documents unchanged."""
         if documents.dtype.kind in "iub" and self.integer_dtype != self.input_dtype == "float32":
             return documents.astype(self.integer_dtype)
         return documents
@@ -145,14 +145,14 @@ def as_numbers(documents: Any) -> Any:
 
 
 def padded(array: np.ndarray) -> np.ndarray:
-    """The array, with one element where it has none: kernels get a pointer to something."""
+    """The array, or one zero if it is empty, so that kernels get a valid pointer."""
     return np.ascontiguousarray(array) if array.size else np.zeros(1, array.dtype)
 
 
 def trees_by_output(
     block_offsets: npt.NDArray[np.int32], forest: Forest
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Trees of each tree block ordered by output: where each output's start [B, K + 1], and the trees [T]."""
+    """Trees of each tree block ordered by output: where each output's trees start [B, K + 1], and the trees [T]."""
     block = np.repeat(np.arange(len(block_offsets) - 1), np.diff(block_offsets))
     order = np.lexsort((forest.tree_output, block))
     key = block[order] * forest.n_outputs + forest.tree_output[order]

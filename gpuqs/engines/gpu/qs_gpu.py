@@ -15,9 +15,9 @@ from gpuqs.layout.ranks import RankTables
 if TYPE_CHECKING:
     from gpuqs.engines.gpu.qs_placed import QsPlacedForest, QsSettings
 
-#: Words of one tree that the largest shared memory of today's devices holds.
+#: Upper limit of words in one tree: what fits the largest shared memory of today's devices.
 MAX_WORDS = 227 * 1024 // 4 - 64
-#: Tuples that a node takes on average, at most: long left chains take many.
+#: Upper limit of tuples per node on average; long left chains have many.
 MAX_TUPLES_PER_NODE = 64
 
 
@@ -37,17 +37,17 @@ class QsGpu(GpuEngine):
         self._settings = settings
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> None:
-        return None  # its exact sums have another order than the CPU's: it is taken where it is asked for
+        return None  # its exact sums are in another order than the CPU's: it runs only on request
 
     def _why_not(self, forest: Forest) -> str | None:
         form = self._settings.form if self._settings else None
         bits = {"mask32": 32, "mask64": 64}.get(form or "words", MAX_WORDS * 32)
         if forest.n_leaves > bits:
             return f"a tree has {forest.n_leaves:,} leaves, more than {bits:,}"
-        words = -(-forest.n_leaves // 32)  # a test touches no more of them
+        words = -(-forest.n_leaves // 32)  # the most that one test touches
         n_tuples = forest.n_nodes * words
         if words > MAX_TUPLES_PER_NODE:
-            from gpuqs.layout.qs_gpu import count_tuples  # few have a GPU
+            from gpuqs.layout.qs_gpu import count_tuples  # few users have a GPU
 
             n_tuples = count_tuples(forest, number_leaves(forest), 32)
             if n_tuples > MAX_TUPLES_PER_NODE * forest.n_nodes:
@@ -59,7 +59,7 @@ class QsGpu(GpuEngine):
     def _place(
         self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
     ) -> QsPlacedForest:
-        from gpuqs.engines.gpu.qs_placed import QsPlacedForest, QsSettings  # few have a GPU
+        from gpuqs.engines.gpu.qs_placed import QsPlacedForest, QsSettings  # few users have a GPU
 
         ranges = number_leaves(forest)
         values = leaf_values(forest, ranges.position, precision)

@@ -38,25 +38,25 @@ from gpuqs.layout.qs_gpu import (
 TILE = 32
 #: Fewest documents of a chunk: a few tiles.
 MIN_CHUNK = 1024
-#: Most documents of a chunk: what 32-bit indices count.
+#: Most documents of a chunk, so that 32-bit indices suffice.
 MAX_CHUNK = 1 << 24
 
 
 @dataclass(frozen=True)
 class QsSettings:
-    """What may be chosen by hand; None leaves it to the policy.
+    """What may be chosen by hand; None leaves the choice to the policy.
 
     Parameters
     ----------
     form : {"words", "mask32", "mask64"}, optional
         "words": a (slot, 32-bit mask) tuple for each 32-bit word that a node touches, any number
-        of leaves. "mask32", "mask64": the paper's, a mask a node.
+        of leaves. "mask32", "mask64": the paper's, one mask per node.
     tree_block : int, optional
         τ.
     threads : int, optional
         Threads per block, a multiple of 32 up to 1,024.
     documents_per_block : {1, 4}, optional
-        Documents that one thread block scores together; 1 where there are several outputs.
+        Documents that one thread block scores together; 1 if there are several outputs.
     """
 
     form: str | None = None
@@ -79,10 +79,10 @@ class QsSettings:
             raise ValueError(f"tree_block must be at least 1, not {self.tree_block}")
 
     def form_for(self, forest: Forest) -> str:
-        """The form that runs: "mask32" where every tree fits a word (the two are then one), else "words".
+        """The form that runs: "mask32" if every tree fits a word (both forms are then the same), else "words".
 
         In the machine code for sm_90 a tuple of "words" takes 8 instructions, one of "mask64" 15
-        and a loop that may go round again; "words" has some 6 % more tuples at 64 leaves.
+        and a loop that may repeat; "words" has some 6 % more tuples at 64 leaves.
         """
         return self.form or ("mask32" if forest.n_leaves <= 32 else "words")
 
@@ -175,7 +175,7 @@ class QsPlacedForest(PlacedForest):
             "float32": up(padded(layout.threshold32)),
             "float64": up(padded(layout.threshold64)),
         }
-        #: The trees' masks, by the kernels' names for them.
+        #: The trees' masks: kernel arguments by parameter name.
         self.masks = {
             "runs": int32(tuples.runs),
             "slot": up(padded(tuples.slot)),
@@ -207,16 +207,16 @@ class QsPlacedForest(PlacedForest):
         self._look_up(documents, self.leaf_value, self.values.value.shape[1], out)
 
     def _documents_together(self, n: int) -> int:
-        """Documents a thread block, of ``n``: one where thread blocks of several would not fill the device.
+        """Documents per thread block, for ``n``: one if thread blocks with several would not fill the device.
 
-        Sums have the same bits either way: their order follows from the threads.
+        Sums have the same bits either way: their order is set by the number of threads.
         """
         filled = self.device.attributes.multiprocessors * self.resident * self.documents
         several = self.settings.documents_per_block is not None or n * self.n_blocks >= filled
         return self.documents if several else 1
 
     def _pivots(self, documents: Any, together: int) -> Iterator[tuple[slice, Any]]:
-        """Chunk by chunk: the chunk, and the pivots [block, group, column, document of the group] of its documents."""
+        """Each chunk, and the pivots [block, group, column, document of the group] of its documents."""
         documents = self._rounded_once(documents)
         value = self._value_dtype(documents.dtype)
         step = self._chunk_documents(value)
@@ -286,7 +286,7 @@ class QsPlacedForest(PlacedForest):
         return "update_scores.cu", name
 
     def _load_kernels(self) -> None:
-        """Load, at the first call, what scores few documents and what scores many: either warms up for both."""
+        """At the first call, load the kernels for few and for many documents, so that any call warms up for both."""
         if not self._loaded:
             for together in sorted({1, self.documents}):
                 self._kernel(*self._scoring(together))
@@ -322,10 +322,10 @@ class QsPlacedForest(PlacedForest):
             )
 
     def _kernel(self, file: str, name: str) -> Kernel:
-        """A kernel that may have the shared memory that thread blocks take."""
+        """A kernel that may use as much shared memory as its thread blocks need."""
         kernel = self._compiled(file, name)
         if self.shared > SHARED:
-            # All there is, so that threads with other programs never lower it under this launch.
+            # The device's limit, so that a thread with another program never lowers it before this launch.
             kernel.max_dynamic_shared_size_bytes = self.device.attributes.shared_per_block
         return kernel
 

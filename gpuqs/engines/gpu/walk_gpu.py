@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class WalkGpu(GpuEngine):
-    """A thread for each tree of a document: the bits of the CPU's engines, in both precisions.
+    """A thread for each tree of a document: scores have the same bits as the CPU engines', in both precisions.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class WalkGpu(GpuEngine):
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         levels = math.log2(max(forest.n_leaves, 2))
-        in_turn = 6 + 0.0075 * forest.n_trees  # a document's leaf values are added one after the other
+        in_turn = 6 + 0.0075 * forest.n_trees  # a document's leaf values are added one after another
         return LAUNCH + in_turn + n_documents * forest.n_trees * (8.3 + 3.3 * levels) * 1e-6
 
     def _why_not(self, forest: Forest) -> str | None:
@@ -45,7 +45,7 @@ class WalkGpu(GpuEngine):
     def _place(
         self, forest: Forest, precision: str, ranks: Callable[[], RankTables], device: GpuDevice
     ) -> WalkPlacedForest:
-        from gpuqs.engines.gpu.walk_placed import WalkPlacedForest, WalkSettings  # few have a GPU
+        from gpuqs.engines.gpu.walk_placed import WalkPlacedForest, WalkSettings  # few users have a GPU
 
         layout = build_preorder(forest)
         values = leaf_values(forest, layout.position, precision)

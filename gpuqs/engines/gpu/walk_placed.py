@@ -1,12 +1,12 @@
 """A forest of `walk_gpu` on one device, and the launch that scores documents there.
 
     sums <- walk_scores(documents)                     a thread block for each document
-    few documents of many trees, whole numbers:
-        partial sums <- walk_scores(documents)         several for each, and their parts of the trees
+    few documents, many trees, integers:
+        partial sums <- walk_scores(documents)         several for each, which share the parts of the trees
         sums <- start + partial sums
 
-Everything is queued on the current stream; nothing here waits for the device. A launch needs no memory beside the
-answer, so that documents are cut only where a grid has no room for them.
+Everything is queued on the current stream; nothing here waits for the device. A launch needs no memory besides
+its output, so documents are split only if they are too many for a grid.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.qs_gpu import WARP
 from gpuqs.layout.walk_gpu import PreorderLayout
 
-#: Trees of a part, at most: as many as are added while the next are walked.
+#: Upper limit of trees in a part. One part is added up while the next is walked.
 PART_TREES = 512
-#: Most documents a multiprocessor that are few.
+#: Up to this many documents per multiprocessor are few.
 FEW = 2
-#: Most threads of a thread block where documents are few: one for each tree of a part, and a warp that adds.
+#: Most threads of a thread block if documents are few: one for each tree of a part, and a warp that adds.
 FEW_THREADS = WARP + PART_TREES
-#: Most threads of a thread block where documents are more.
+#: Most threads of a thread block if documents are many.
 MANY_THREADS = 256
-#: Of so many threads one may add.
+#: At most one of this many threads adds.
 ADDING_SHARE = 4
-#: Parts from which on one document's go to several thread blocks.
+#: Fewest parts that may be split among several thread blocks for each document.
 SPLIT_PARTS = 4
-#: Documents of a launch, at most: kernels count them in int, as grids do their thread blocks.
+#: Upper limit of documents in a launch: kernels count them in int, and grids limit their thread blocks likewise.
 MAX_DOCUMENTS = 1 << 30
-#: Bytes of shared memory that a tree of a part takes: a value of the part that is walked, one of that which is added.
+#: Bytes of shared memory per tree of a part: a value of the part that is walked, and one of the part that is added.
 VALUE_BYTES = 2 * 8
 
 
 @dataclass(frozen=True)
 class WalkSettings:
-    """What tests choose by hand; None leaves it to the policy.
+    """What tests choose by hand; None leaves the choice to the policy.
 
     Parameters
     ----------
     part_trees : int, optional
-        Trees whose values are kept at a time, `PART_TREES` at most.
+        Trees of a part, at most `PART_TREES`.
     threads : int, optional
-        Threads a thread block, at most; a multiple of 32, from 128 on.
+        Upper limit of threads per block; a multiple of 32, at least 128.
     shared : int, optional
-        Bytes of shared memory that columns and values may take.
+        Upper limit of the shared memory for columns and values, in bytes.
     """
 
     part_trees: int | None = None
@@ -63,7 +63,7 @@ class WalkSettings:
 
 
 class _Reading(NamedTuple):
-    """How documents of one type are walked: what both kernels are told of it, and what is loaded for it."""
+    """How documents of one type are walked: arguments of both kernels, and the kernel for scores."""
 
     arguments: dict[str, Any]
     column_bytes: int  # of shared memory
@@ -71,7 +71,7 @@ class _Reading(NamedTuple):
 
 
 def _launches(documents: Any, out: Any) -> Iterator[tuple[Any, Any]]:
-    """What each launch scores, and where to."""
+    """The documents of each launch, and its output."""
     n = documents.shape[0]
     if 0 < n <= MAX_DOCUMENTS:
         yield documents, out
@@ -101,7 +101,7 @@ class WalkPlacedForest(PlacedForest):
         most = settings.part_trees or PART_TREES
         self.n_parts = -(-self.n_trees // most)
         self.part_trees = -(-self.n_trees // max(self.n_parts, 1))
-        #: Threads that a thread block has a use for: those that walk, those that add.
+        #: Threads that a thread block can use: to walk, and to add.
         self.walkers = -(-self.part_trees // WARP) * WARP
         self.adders = WARP * self.n_outputs if self.any_order else -(-self.n_outputs // WARP) * WARP
         self._readings: dict[np.dtype, _Reading] = {}
@@ -119,7 +119,7 @@ class WalkPlacedForest(PlacedForest):
         if self.input_dtype == "float32":
             del nodes["float64"]
         self.nodes = {value: self.device.upload(padded(node.view(np.uint32))) for value, node in nodes.items()}
-        #: What `walk_scores` is told of the trees, and of the outputs.
+        #: Arguments of `walk_scores` for the trees, and for the outputs.
         self._of_trees = {
             "roots": roots,
             "value": self.leaf_value,
@@ -134,7 +134,7 @@ class WalkPlacedForest(PlacedForest):
         found = self._readings.get(dtype)
         if found is None:
             value, kernel = self._value_dtype(dtype), self._compiled
-            if self.any_order and self.n_parts >= SPLIT_PARTS:  # one call of few documents or of many warms up for both
+            if self.any_order and self.n_parts >= SPLIT_PARTS:  # any call warms up for few and many documents
                 kernel("finish_scores.cu", kernels.add_tree_blocks(self.values.sum_dtype))
             n_bytes = self.n_columns * value.itemsize
             staged = n_bytes <= (self.settings.shared or SHARED) - VALUE_BYTES * self.part_trees
@@ -151,7 +151,7 @@ class WalkPlacedForest(PlacedForest):
         return found
 
     def _given(self, documents: Any) -> dict[str, Any]:
-        """What kernels are told of documents."""
+        """Kernel arguments for documents."""
         document_stride, feature_stride = map(np.int64, documents.strides)
         return {
             "documents": as_numbers(documents),
@@ -196,7 +196,7 @@ class WalkPlacedForest(PlacedForest):
             self._add_partial(out, n_shares, sums, started)
 
     def _parts_each(self, n: int) -> int:
-        """Parts a thread block, of ``n`` documents: all, unless sums may be split and the device would be idle."""
+        """Parts per thread block, for ``n`` documents: all, unless sums may be split and the device would be idle."""
         if not self.any_order or self.n_parts < SPLIT_PARTS:
             return self.n_parts
         return -(-self.n_parts // max(1, min(self.n_parts, self.device.attributes.multiprocessors // n)))

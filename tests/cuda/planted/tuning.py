@@ -12,8 +12,8 @@ TUNING = [
     Fault(
         "work of the search comes into a captured graph",
         _TUNE,
-        "    device.synchronize()  # refuses",
-        "    # refuses",
+        "    device.synchronize()  # raises",
+        "    # raises",
         _TUNING,
     ),
     Fault(
