@@ -101,11 +101,11 @@ def draw(report: dict[str, Any], path: Path) -> None:
             cells = [c for c in report["results"] if (c["library"], c["features"]) == (library, n_features)]
             faster = [c["us_per_document"][library] / c["us_per_document"]["gpuqs"] for c in cells]
             ax.plot([c["trees"] for c in cells], faster, "o-", label=f"{n_features} features")
-        ax.set(xscale="log", yscale="log", xlabel="trees", title=f"{library} : gpuqs")
+        ax.set(xscale="log", yscale="log", xlabel="trees", title=f"{library} compared with gpuqs")
         ax.set_xticks(TREES, [f"{n:,}" for n in TREES], minor=False)
         ax.grid(alpha=0.3, which="both")
         ax.legend()
-    axes[0].set_ylabel("times as long")
+    axes[0].set_ylabel("library's time / gpuqs's time")
     axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes[0].yaxis.set_major_formatter("{x:g}")  # not 2 x 10^1
     axes[0].yaxis.set_minor_formatter(NullFormatter())
@@ -137,7 +137,7 @@ def main() -> None:
                 cell = {"library": library, "features": n_features, "trees": n_trees, "us_per_document": us}
                 report["results"].append(cell)
                 told = "  ".join(f"{name} {time:.3f}" for name, time in us.items())
-                print(f"{n_trees:>5} trees, {n_features:>3} features: us a document: {told}", flush=True)
+                print(f"{n_trees:>5} trees, {n_features:>3} features: us per document: {told}", flush=True)
     if not args.quick:
         stem = keep("forests", report)
         draw(report, stem.with_suffix(".png"))

@@ -68,9 +68,9 @@ class Device:
     dram_bytes: float = 3.35e12 / 1.7e9
 
     SOURCES = """\
-- 132 multiprocessors, 4 instructions and 1 wavefront of shared memory a clock and multiprocessor, 3.35 TB/s of DRAM:
+- 132 multiprocessors, each with 4 instructions and 1 wavefront of shared memory per clock; 3.35 TB/s of DRAM: from
   NVIDIA's data sheet and description of the H100 SXM5.
-- 1.7 GHz, 5.5 TB/s of L2: estimates; NVIDIA states no bandwidth of the L2."""
+- 1.7 GHz, 5.5 TB/s of L2: estimates; NVIDIA states no L2 bandwidth."""
 
 
 def count_model(forest: Forest, documents: np.ndarray) -> unit_counts.Model:
@@ -266,7 +266,7 @@ def total(model: unit_counts.Model, device: Device, last: str) -> tuple[float, f
 
 def table(models: dict[str, unit_counts.Model], device: Device) -> str:
     """The stages' nanoseconds and bytes, in Markdown."""
-    lines = ["| forest | stage, ns a document | issue | wavefronts | L2 | DRAM | bound | L2, KB a document |"]
+    lines = ["| forest | stage, ns per document | issue | wavefronts | L2 | DRAM | bound | L2, KB per document |"]
     lines += ["|---" * 8 + "|"]
     for size, model in models.items():
         for name, stage in stages(model).items():
@@ -288,11 +288,11 @@ def verdict(models: dict[str, unit_counts.Model], device: Device) -> str:
     lines = []
     for size, (most_ns, most_kilobytes) in WANTED.items():
         ns, n_bytes = total(models[size], device, "sum_exact")
-        lines.append(f"- {size}: at most {most_ns} ns a document are wanted; {ns:.1f}: {reached(ns, most_ns)}.")
+        lines.append(f"- {size}: the target is at most {most_ns} ns per document; {ns:.1f}: {reached(ns, most_ns)}.")
         if most_kilobytes:
             kilobytes = n_bytes / 1e3
             said = reached(kilobytes, most_kilobytes)
-            lines[-1] += f" At most {most_kilobytes} KB of the L2 cache are; {kilobytes:.1f}: {said}."
+            lines[-1] += f" The target for L2 traffic is at most {most_kilobytes} KB; {kilobytes:.1f}: {said}."
     return "\n".join(lines)
 
 

@@ -226,4 +226,4 @@ def measure_energy(bench: Bench) -> None:
             each, calls = joules(bench.scoring(placed, n), bench.device.wait, board, bench.sizes.seconds)
             row = {"section": "energy", "contender": name, "trees": n_trees, "leaves": n_leaves, "documents": n}
             bench.rows.append({**row, "calls": calls, "microjoules_per_document": each / n * 1e6})
-            print(f"  {name}: {each / n * 1e6:.4g} microjoules a document, {calls} calls")
+            print(f"  {name}: {each / n * 1e6:.4g} microjoules per document, {calls} calls")

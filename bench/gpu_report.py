@@ -88,7 +88,7 @@ def draw(rows: list[Row], device: str, out: Path) -> None:
         for contender in dict.fromkeys(row["contender"] for row in some):
             mine = sorted((r[x], r["us_per_document"] * 1e3) for r in some if r["contender"] == contender)
             axes.plot(*zip(*mine, strict=True), "o-", label=contender)
-        axes.set(title=f"{device}: {title}", xlabel=x, ylabel="ns a document", xscale="log", yscale="log")
+        axes.set(title=f"{device}: {title}", xlabel=x, ylabel="ns per document", xscale="log", yscale="log")
         if some:
             axes.legend()
     figure.savefig(out)

@@ -92,7 +92,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
         ax.grid(alpha=0.3)
     figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=2 + len(ENGINES))
     base = ", ".join(f"{value:,} {name}" for name, value in vars(Point()).items())
-    figure.suptitle(f"{report['processor']}, one thread; what is not varied: {base}")
+    figure.suptitle(f"{report['processor']}, one thread; unless varied: {base}")
     figure.savefig(path, dpi=110)
 
 

@@ -267,7 +267,7 @@ def availability(names: list[str]) -> dict[str, dict[str, Any]]:
 def table(result: dict[str, Any]) -> str:
     """A model's figures, to be read during the run: one line per contender, one column per cell."""
     cells = result["cells"]
-    lines = [f"\n{result['model']}: us a document, by documents a call / threads"]
+    lines = [f"\n{result['model']}: us per document, by documents per call / threads"]
     lines.append(f"{'':24}" + "".join(f"{c['documents']:,}/{c['threads']}".rjust(12) for c in cells))
     for label, found in result["agreement"].items():
         figures = [f"{c['us_per_document'][label]:.2f}" if label in c["us_per_document"] else "" for c in cells]

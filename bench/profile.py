@@ -234,7 +234,7 @@ def draw_figure2(by_leaves: dict[int, dict[int, Counters]], n_documents: int, ou
         ):
             values = [getattr(c, name) for c in counters]
             lines += shares.plot(taus, [float("nan") if v is None else v for v in values], style, label=label)
-        axes.set(title=f"{leaves} leaves", xlabel="trees in a tree block (τ)", ylabel="µs a document")
+        axes.set(title=f"{leaves} leaves", xlabel="trees in a tree block (τ)", ylabel="µs per document")
         shares.set(ylabel="per cent", ylim=(0, 105))
         axes.legend(handles=lines, loc="lower right")
     figure.savefig(out)

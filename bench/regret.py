@@ -94,9 +94,9 @@ def main() -> None:
             break
         found += choices(*shape, SIZES[:2] if given.quick else SIZES)
     found.sort(key=lambda choice: -choice.regret(choice.mean))
-    print(f"{processor()}, one thread: {len(found)} choices, times of the fastest engine")
+    print(f"{processor()}, one thread: {len(found)} choices; time of the chosen engine relative to the fastest")
     print(f"warm and cold: {mean([choice.regret(choice.mean) for choice in found])}")
-    print(f"warm alone:    {mean([choice.regret(choice.warm) for choice in found])}")
+    print(f"warm only:     {mean([choice.regret(choice.warm) for choice in found])}")
     print(*found[:SHOWN], sep="\n")
 
 

@@ -265,9 +265,9 @@ def draw(report: dict[str, Any], path: Any) -> None:
                 ax.plot([cell["documents"] for cell in cells], us[0], "o-", color=color, label=name)
                 high = [np.nan if tail is None else tail for tail in us[1]]
                 ax.fill_between([c["documents"] for c in cells], us[0], high, color=color, alpha=0.1)
-            ax.set(xscale="log", yscale="log", title=f"{model['model']}, {kind}", xlabel="documents a call")
+            ax.set(xscale="log", yscale="log", title=f"{model['model']}, {kind}", xlabel="documents per call")
             ax.grid(alpha=0.3)
-        row[0].set_ylabel("us a call: median, shaded to the 99th percentile")
+        row[0].set_ylabel("us per call (line: median; shaded: up to the 99th percentile)")
     lines = {line.get_label(): line for ax in axes.flat for line in ax.get_lines()}
     figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=5)
     figure.suptitle(f"{report['processor']}, one thread")
@@ -297,7 +297,7 @@ def main() -> None:
         "overhead": overhead(20 if args.quick else 200),
     }
     told = (f"{name} {us:.2f}" for name, us in report["overhead"].items())
-    print("one document of one tree, us:", *told, sep="\n  ")
+    print("one document, one tree, us per call:", *told, sep="\n  ")
     if args.quick:
         report["models"] = [measure_model(50, 64, (1, 10), 0.02)]
         return

@@ -72,7 +72,7 @@ def measure(
     times = {theirs: each[theirs] / each[ours] for theirs, ours in pairs}
     print(f"\n{density:.0%} of {X.shape[1]} features, {S.shape[0]:,} documents, {n_trees:,} x {n_leaves}")
     for label, microseconds in each.items():
-        print(f"  {label:26} {microseconds:10.3f} us a document")
+        print(f"  {label:26} {microseconds:10.3f} us per document")
     print("  times as fast: " + ", ".join(f"{factor:.1f} x {name}" for name, factor in times.items()))
     model_name = f"{n_trees:,} x {n_leaves}"
     return {"density": density, "model": model_name, "us_per_document": each, "times_as_fast": times}
@@ -116,8 +116,8 @@ def measure_wide(n_rows: int, n_columns: int, rounds: int) -> dict[str, Any]:
         run = subprocess.run([sys.executable, "-c", WIDE, *map(str, paths)], capture_output=True, text=True, check=True)
     before, after = map(float, run.stdout.split())
     each = timing.median / n_rows * 1e6
-    print(f"\n{n_columns:,} columns, {len(model.forest.tested)} of them tested, {S.nnz / n_rows:.0f} entries a row:")
-    print(f"  gpuqs {each:.3f} us a document; {after - before:.0f} MiB beyond the {before:.0f} of model and matrix")
+    print(f"\n{n_columns:,} columns, {len(model.forest.tested)} of them tested, {S.nnz / n_rows:.0f} entries per row:")
+    print(f"  gpuqs {each:.3f} us per document; adds {after - before:.0f} MiB to the {before:.0f} of model and matrix")
     return {
         "columns": n_columns,
         "tested": len(model.forest.tested),

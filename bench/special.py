@@ -221,7 +221,7 @@ def measured(cases: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]],
             raise SystemExit(f"{name}: gpuqs differs")
         timings = by_turns({"theirs": theirs, "ours": ours}, rounds if n > 100 else 30 * rounds)
         each = {who: timing.median / n * 1e6 for who, timing in timings.items()}
-        print(f"{name}: {each['theirs']:.2f} : {each['ours']:.2f} us a row, {each['theirs'] / each['ours']:.1f} times")
+        print(f"{name}: {each['theirs']:.2f} : {each['ours']:.2f} us/row, {each['theirs'] / each['ours']:.1f} times")
         found.append({"case": name, **each})
     return found
 

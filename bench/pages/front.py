@@ -16,23 +16,23 @@ from pages.small_calls import small_calls
 #: The benches: kind of report, command, and what it measures.
 BENCHES = {
     "engines": ("engines.py --large", "every engine on every instruction set, and each stage of `bitslice`"),
-    "libraries": ("libraries.py --large", "other libraries (`pip install '.[peers]'`) by documents a call and threads"),
+    "libraries": ("libraries.py --large", "other libraries (`pip install '.[peers]'`), by batch size and threads"),
     "small": ("small.py", "calls with few documents, warm and cold"),
-    "forests": ("default_forests.py", "the libraries' default forests, on rows of 28 to 700 features"),
-    "growth": ("growth.py", "time against trees, leaves, batch and features"),
+    "forests": ("default_forests.py", "forests grown with the libraries' defaults, on rows of 28 to 700 features"),
+    "growth": ("growth.py", "time as a function of trees, leaves, batch size and features"),
     "sparse": ("sparse.py", "sparse input"),
-    "special": ("special.py", "several outputs, fully grown forests, categories, linear trees, stages"),
-    "loading": ("loading.py", "loading in every format with its peak of memory, and importing"),
+    "special": ("special.py", "several outputs, fully grown forests, categorical features, linear trees, stages"),
+    "loading": ("loading.py", "load time and peak memory for every format, and import time"),
     "systems": ("systems.py --large", "the systems that the papers compare, checked bit for bit"),
-    "tuning": ("tuning.py", "guided tuning against an exhaustive grid"),
+    "tuning": ("tuning.py", "guided tuning compared with an exhaustive grid"),
 }
 #: Benches whose results do not belong to one processor, or have a separate folder.
 OTHERS = (
-    ("regret.py", "what `auto` takes beside the fastest engine; it prints, and keeps nothing"),
-    ("tables.py all", "the papers' tables and figures beside gpuqs's engines; without `all` it lists them"),
-    ("gpu.py", "the engines of GPUs beside nvForest and XGBoost; it needs a GPU"),
-    ("profile.py kernel", "the kernels of GPUs, by Nsight Compute; it needs a GPU"),
-    ("gpu_counts.py", "what `qs_gpu` does, counted without a GPU"),
+    ("regret.py", "how much slower `auto`'s choice is than the fastest engine; it prints this and stores nothing"),
+    ("tables.py all", "the papers' tables and figures, with gpuqs's engines added; without `all` it lists them"),
+    ("gpu.py", "the GPU engines compared with nvForest and XGBoost; it needs a GPU"),
+    ("profile.py kernel", "the GPU kernels, in Nsight Compute; it needs a GPU"),
+    ("gpu_counts.py", "the work that `qs_gpu` does, counted without a GPU"),
     ("readme.py", "nothing: it writes this page"),
 )
 
@@ -41,22 +41,22 @@ def page(results: Results, folder: Path = FOLDER) -> str:
     lines = ["# What was measured", ""]
     lines += paragraph(
         "`python bench/readme.py` writes this page and README's figures from the JSON files in `bench/results/`; a "
-        "test fails where they differ. Times are medians of rounds in which the contenders take turns, in microseconds "
-        "a document unless something else is said. The load of the machines differed from run to run: compare within a "
-        "table."
+        "test fails if they differ. Times are medians over rounds in which the contenders take turns, in microseconds "
+        "per document unless stated otherwise. The machines' load differed from run to run, so compare times only "
+        "within a table."
     )
     lines += paragraph(
-        "Scores are compared before anything is timed. gpuqs's exact scores are the bits of the library that trained "
-        "the model; the tables of other libraries tell how far the scores of those lie from them."
+        "Scores are compared before anything is timed. gpuqs's exact scores are bit-identical to those of the library "
+        "that trained the model; the tables of other libraries show how far each library's scores are from them."
     )
     commands = [[f"`python bench/{command}`", told] for command, told in BENCHES.values()]
     commands += [[f"`python bench/{command}`", told] for command, told in OTHERS]
     lines += [*table(["command", "what it measures"], commands), ""]
     lines += paragraph(
-        "Those before `gpu.py` take `--quick` for a smoke run, except `loading.py`, which takes `--trees 100`. `make "
-        "bench-quick` makes the papers' tables with small models and batches, and `tables.py --data FOLDER` with the "
-        "real data sets. [systems.md](systems.md) lists the systems that the papers compare. Other libraries are in "
-        "`bench/peers/`, a file each."
+        "The commands above `gpu.py` accept `--quick` for a smoke run, except `loading.py`, which accepts `--trees "
+        "100`. `make bench-quick` makes the papers' tables with small models and batches; `tables.py --data FOLDER` "
+        "makes them with the real data sets. [systems.md](systems.md) lists the systems that the papers compare. "
+        "`bench/peers/` has one file for each of the other libraries."
     )
     lines += ["## Against other libraries", "", *peers(results), ""]
     for processor in results.processors():
@@ -91,13 +91,13 @@ def engines(report: Report, processor: str) -> list[str]:
     return [
         "### Engines and instruction sets",
         "",
-        f"{report['versions']}. In parentheses: times as fast as the model's library. [Stages, minima, ratios]"
+        f"{report['versions']}. In parentheses: how many times as fast as the model's library. [Stages, minima, ratios]"
         f"(results/engines-{processor}.md).",
         "",
         *table(head, [[label, *(cell(model, label) for model in models)] for label in labels]),
         *picture("engines", processor, "Engines and instruction sets"),
         "",
-        f"Microseconds a call with few documents of {models[0]['model']}, other ones in each call:",
+        f"Calls with few documents, different ones in each call, on {models[0]['model']}; microseconds per call:",
         "",
         *table(["documents", "engine", "gpuqs", "LightGBM"], calls),
     ]
@@ -105,20 +105,20 @@ def engines(report: Report, processor: str) -> list[str]:
 
 def libraries(report: Report, processor: str) -> list[str]:
     """Other libraries, a table for each model and number of threads."""
-    lines = ["### Other libraries", "", f"{report['versions']}. Load as the run began: {report['load']}. (of n): with"]
-    lines += ["n documents a call, where a call with more would take too long.", ""]
+    lines = ["### Other libraries", "", f"{report['versions']}. Load average when the run began: {report['load']}."]
+    lines += ['"(of n)": measured with only n documents per call, because a larger call would take too long.', ""]
     known = [[name, p["version"] or "", p["rows"], p["threads"]] for name, p in report["peers"].items() if "rows" in p]
     if known:
-        lines += [*table(["library", "version", "rows are handed over as", "threads are set by"], known), ""]
+        lines += [*table(["library", "version", "input rows", "number of threads set by"], known), ""]
     for result in report["results"]:
         for n_threads in sorted({cell["threads"] for cell in result["cells"]}):
             cells = [cell for cell in result["cells"] if cell["threads"] == n_threads]
-            lines += [f"**{result['model']}**, {n_threads} thread{'s'[: n_threads - 1]}, by documents a call:", ""]
+            lines += [f"**{result['model']}**, {n_threads} thread{'s'[: n_threads - 1]}, by documents per call:", ""]
             lines += [*of_library(result, cells), ""]
         lines += [f"- {reason}: {', '.join(names)}" for reason, names in by_reason(left_out(result)).items()]
         lines += [""] if left_out(result) else []
     if curves(report):
-        lines += picture("libraries", processor, "Other libraries by documents a call")[1:]
+        lines += picture("libraries", processor, "Other libraries by documents per call")[1:]
     return lines if lines[-1] else lines[:-1]
 
 
@@ -129,9 +129,9 @@ def of_library(result: Report, cells: list[dict[str, Any]]) -> list[str]:
 
     def difference(label: str) -> str:
         found = result["agreement"].get(label)
-        return "not kept" if found is None else "none" if found["same_bits"] else f"{found['largest_difference']:.1g}"
+        return "not stored" if found is None else "none" if found["same_bits"] else f"{found['largest_difference']:.1g}"
 
-    head = ["", *(f"{cell['documents']:,}" for cell in cells), "largest difference of scores"]
+    head = ["", *(f"{cell['documents']:,}" for cell in cells), "largest difference in scores"]
     head += [f"µJ, {cell['documents']:,}" for cell in with_energy]
     rows = []
     for label in labels:
@@ -144,14 +144,14 @@ def of_library(result: Report, cells: list[dict[str, Any]]) -> list[str]:
 def left_out(result: Report) -> dict[str, str]:
     """Why contenders have no times for a model."""
     differ = {
-        label: f"scores differ by up to {found['largest_difference']:.2g}, so it is not timed"
+        label: f"not timed because scores differ by up to {found['largest_difference']:.2g}"
         for label, found in result["agreement"].items()
         if not found["agrees"]
     }
     for cell in result["cells"]:
         for label, difference in cell.get("differ", {}).items():  # older runs compared only the first documents
-            where = f"{cell['documents']:,} documents a call ({cell['threads']} thread{'s'[: cell['threads'] - 1]})"
-            differ[f"{label} with {where}"] = f"scores differ by up to {difference:.2g}, so it is not timed"
+            where = f"{cell['documents']:,} documents per call ({cell['threads']} thread{'s'[: cell['threads'] - 1]})"
+            differ[f"{label} with {where}"] = f"not timed because scores differ by up to {difference:.2g}"
     return result["not_held"] | differ
 
 
@@ -163,10 +163,10 @@ def by_reason(reasons: dict[str, str]) -> dict[str, list[str]]:
 
 
 def small(report: Report, processor: str) -> list[str]:
-    lines = ["### Small calls", "", f"{report['versions']}. Load as the run began: {report['load']}."]
+    lines = ["### Small calls", "", f"{report['versions']}. Load average when the run began: {report['load']}."]
     for model in report["models"]:
         lines += ["", *small_calls(model)]
-    return [*lines, *picture("small", processor, "Microseconds a call by documents")]
+    return [*lines, *picture("small", processor, "Microseconds per call by number of documents")]
 
 
 def forests(report: Report, processor: str) -> list[str]:
@@ -179,18 +179,18 @@ def forests(report: Report, processor: str) -> list[str]:
     return [
         "### Default forests",
         "",
-        f"{report['versions']}. Load as the run began: {report['load']}. One thread, {report['rows']:,} float32 rows a "
-        "call, microseconds a document; each library scores a model of its own.",
+        f"{report['versions']}. Load average when the run began: {report['load']}. One thread, {report['rows']:,} "
+        "float32 rows per call, microseconds per document; each library scores a model that it trained itself.",
         "",
-        *table(["library", "features", "trees", "its time", *names, "library : gpuqs"], rows),
-        *picture("forests", processor, "Times as fast as the libraries, by trees"),
+        *table(["library", "features", "trees", "library's time", *names, "library : gpuqs"], rows),
+        *picture("forests", processor, "How many times as fast as the library, by number of trees"),
     ]
 
 
 def growth(report: Report, processor: str) -> list[str]:
     text = (
-        "How time grows with trees, leaves, documents a call and features: every engine and LightGBM by turns; `auto` "
-        "runs the engine that is predicted to be fastest."
+        "How time grows with trees, leaves, documents per call and features, for every engine and LightGBM, which took "
+        "turns; `auto` runs the engine that it predicts to be fastest."
     )
     return ["### Growth", "", *paragraph(text)[:-1], *picture("growth", processor, "Time per document and tree")]
 
@@ -205,21 +205,22 @@ def sparse(report: Report, processor: str) -> list[str]:
     us, ratio = row["us_per_document"], row["times_as_fast"]
     of_lightgbm, of_xgboost = (figure(us[f"gpuqs, {library}'s"]) for library in ("LightGBM", "XGBoost"))
     text = (
-        f"At {share(row['density'])} density (CSR) LightGBM takes {figure(us['LightGBM'])} µs a document and gpuqs "
-        f"{of_lightgbm} ({times(ratio['LightGBM'])} times as fast); XGBoost in place "
-        f"{figure(us['XGBoost, in place'])} and gpuqs {of_xgboost} ({times(ratio['XGBoost, in place'])} times)."
+        f"At {share(row['density'])} density (CSR), LightGBM takes {figure(us['LightGBM'])} µs per document and gpuqs "
+        f"{of_lightgbm} µs ({times(ratio['LightGBM'])} times as fast). XGBoost, predicting in place, takes "
+        f"{figure(us['XGBoost, in place'])} µs and gpuqs {of_xgboost} µs ({times(ratio['XGBoost, in place'])} times as "
+        "fast)."
     )
     return [
         "### Sparse input",
         "",
-        f"{report['versions']}. One thread, models of {report['results'][0]['model']}.",
+        f"{report['versions']}. One thread, {report['results'][0]['model']} models.",
         "",
         *paragraph(text),
         *table(["density", *labels], rows),
         "",
-        f"{wide['columns']:,} columns of which {wide['tested']:,} are tested, {wide['rows']:,} rows: "
-        f"{figure(wide['us_per_document'])} us a document, {figure(wide['peak_mib_of_predict'])} MiB beyond model and "
-        "matrix.",
+        f"A matrix with {wide['columns']:,} columns, of which the model tests {wide['tested']:,}, and "
+        f"{wide['rows']:,} rows: {figure(wide['us_per_document'])} µs per document; scoring adds "
+        f"{figure(wide['peak_mib_of_predict'])} MiB to the peak memory of loading model and matrix.",
     ]
 
 
@@ -244,10 +245,10 @@ def loading(report: Report, processor: str) -> list[str]:
     return [
         "### Loading and importing",
         "",
-        f"Trees of {report['leaves']} leaves. Importing takes, in ms of processor time: `gpuqs` {next(imports)}, "
-        f"`gpuqs.model` {next(imports)}, NumPy alone {next(imports)}.",
+        f"Trees with {report['leaves']} leaves. Processor time of an import, in ms: `gpuqs` {next(imports)}, "
+        f"`gpuqs.model` {next(imports)}, only NumPy {next(imports)}.",
         "",
-        *table(["", "MB", "ms", "its library, ms", "peak of memory, times the file"], rows),
+        *table(["", "file, MB", "load, ms", "load by its library, ms", "peak memory / file size"], rows),
         *(line for name, ways in report.get("starting", {}).items() for line in _start(name, ways, report["batch"])),
     ]
 
@@ -256,12 +257,16 @@ def _start(name: str, ways: dict[str, Any], batch: int) -> list[str]:
     """Times from the beginning of a load to the first scores, for one model."""
     columns = ("loaded", "first_score", "first_batch", "batch_again")
     rows = [[way, *(f"{row[column] * 1e3:,.0f}" for column in columns)] for way, row in ways.items()]
-    head = f"`{name}`: milliseconds from the beginning of a load, one thread; the batch has {batch:,} documents."
-    lines = ["", head, "", *table(["", "loaded", "first score", "first batch", "the batch again"], rows)]
+    head = (
+        f"`{name}`: milliseconds since the start of loading, one thread. A batch has {batch:,} documents; the last "
+        "column is the duration of a second call with it."
+    )
+    lines = ["", head, "", *table(["", "loaded", "first score", "first batch", "same batch again"], rows)]
     for way, row in ways.items():
         if "own_bytes" in row:
             own, of_child = (f"{row[key] / 1e6:,.0f}" for key in ("own_bytes", "child_own_bytes"))
-            lines += ["", f"{way}: {own} MB with layouts and code; a child that is forked then adds {of_child} MB."]
+            what = "of private memory, including layouts and code; a child that is then forked adds"
+            lines += ["", f"{way}: {own} MB {what} {of_child} MB."]
     return lines
 
 
@@ -279,13 +284,14 @@ def systems(report: Report, processor: str) -> list[str]:
     lines = [
         "### The papers' systems",
         "",
-        f"{report['versions']}. Load as the run began: {report['load']}. One thread, the fastest first. "
+        f"{report['versions']}. Load average when the run began: {report['load']}. One thread, fastest first. "
         "[What they are, and how each was checked](systems.md).",
         "",
         *table(["", *(m["model"] for m in models)], [[n, *(cell(m, n) for m in models)] for n in names]),
     ]
     for model in models:
-        lines += ["", f"The papers' orderings on {model['model']}:", "", *(f"- {told}" for told in model["orderings"])]
+        what = "how many times as fast the first system is as the second, and whether the papers' ordering holds"
+        lines += ["", f"On {model['model']}, {what}:", "", *(f"- {told}" for told in model["orderings"])]
     return lines
 
 
@@ -320,7 +326,7 @@ def missing(results: Results, processor: str) -> list[str]:
     lines = ["### Not measured", ""]
     for kind, (command, told) in BENCHES.items():
         if results.get(kind, processor) is None:
-            lines.append(f"- {told}: no run of `{command}` is kept")
+            lines.append(f"- {told}: no run of `{command}` is stored")
     report = results.get("libraries", processor)
     if report is not None:
         lines += [f"- {name}: {peer['absent']}" for name, peer in report["peers"].items() if peer["absent"]]

@@ -26,23 +26,24 @@ def measured(results: Results) -> list[str]:
         if "note" in report:
             continue
         lines += paragraph(
-            f"Nanoseconds a document on an {name}, float32 documents on the device, kernels launched one by one, one "
-            f"run, medians. In parentheses: how many times as long as `{CONTENDERS[0].partition(',')[0]}`, exact."
+            f"Nanoseconds per document on an {name} for float32 documents in device memory, with kernels launched one "
+            f"by one; medians of one run. In parentheses: time relative to `{CONTENDERS[0].partition(',')[0]}`, exact."
         )
         lines += [*table(["", *CONTENDERS], cells(rows)), ""]
         lines += paragraph(
-            "Microseconds a call of `predict` like two before, documents on the device, 1,000 x 64; calls of 1,000,000 "
-            "documents are planned anew:"
+            "Microseconds per call of `predict` with documents in device memory, 1,000 x 64. Two calls with documents "
+            "of the same shape came before, so recorded launches are replayed; calls with 1,000,000 documents are too "
+            "large to be recorded, and are planned again each time:"
         )
-        lines += [*table(["documents a call", *(f"{n:,}" for n in BATCHES)], calls(rows)), ""]
+        lines += [*table(["documents per call", *(f"{n:,}" for n in BATCHES)], calls(rows)), ""]
     for report in results.gpus().values():
         peers = {row["peer"]: row["us_per_document"] * 1e3 for row in report["rows"] if row["section"] == "peer"}
         if "XGBoost" in peers:
             ours = next(ns for peer, ns in peers.items() if peer.startswith("bitslice_gpu"))
             lines += paragraph(
-                f"On a model of 1,000 x 64 that XGBoost trained on an {report['gpu']['name']}, `bitslice_gpu` took "
-                f"{figure(ours)} ns a document{', in an earlier version' if 'note' in report else ''}, and XGBoost "
-                f"{figure(peers['XGBoost'])}."
+                f"On an {report['gpu']['name']}, with a model of 1,000 x 64 that XGBoost trained there, `bitslice_gpu` "
+                f"took {figure(ours)} ns per document{' in an earlier version' if 'note' in report else ''}, and "
+                f"XGBoost {figure(peers['XGBoost'])} ns."
             )
     return lines[:-1]
 
@@ -87,7 +88,7 @@ def stages(results: Results) -> list[str]:
                 found.setdefault(row["stage"], {})[key] = row["us_per_document"] * 1e3
         forests = list(dict.fromkeys(key for of in found.values() for key in of))
         told = [[f"`{stage}`", *(figure(of[f]) if f in of else "" for f in forests)] for stage, of in found.items()]
-        lines += paragraph(f"{report['gpu']['name']}, nanoseconds a document{note(report)}:")
+        lines += paragraph(f"{report['gpu']['name']}, nanoseconds per document{note(report)}:")
         lines += [*table(["stage", *forests], told), ""]
     return lines[:-1]
 
@@ -98,10 +99,10 @@ def front(results: Results, folder: Path) -> list[str]:
     tables = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("tables/*/*.json"))]
     for gpu, report in results.gpus().items():
         name = report["gpu"]["name"]
-        lines += paragraph(f"[{name}](results/gpu-{gpu}.md), by `python bench/gpu.py`{note(report)}.")
-        lines += [f"![Time a document by trees and by batch](results/gpu-{gpu}.png)", ""]
+        lines += paragraph(f"[{name}](results/gpu-{gpu}.md): results of `python bench/gpu.py`{note(report)}.")
+        lines += [f"![Time per document by number of trees and by batch size](results/gpu-{gpu}.png)", ""]
         for path, told in tables:
             if name in told["versions"]:
                 page = path.relative_to(folder).with_suffix(".md").as_posix()
-                lines += [f"Beside it: [{told['name']}: {told['title']}](results/{page}).", ""]
-    return [*lines, "[What `qs_gpu` does, counted](results/gpu-counts.md)."]
+                lines += [f"Also measured on this GPU: [{told['name']}: {told['title']}](results/{page}).", ""]
+    return [*lines, "[Counts of the work that `qs_gpu` does](results/gpu-counts.md)."]

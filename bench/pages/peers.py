@@ -35,11 +35,12 @@ def peers(results: Results) -> list[str]:
     report = of_headline(results, "libraries")
     head = ["library", "model", "library : gpuqs", "times as fast"]
     text = (
-        f"On the {report['processor']}, one thread, the largest calls that were timed (the tables by documents a call "
-        "are below): microseconds a document of the library and of gpuqs in the same run, and how many times as fast "
-        "gpuqs is. gpuqs runs as it does by default: exact, `bitslice` with AVX-512, but `walk` for the fully grown "
-        "trees. The machine was shared, and gpuqs's times of a model differ from those in README's first table by up "
-        f"to {share(apart(report, of_headline(results, 'engines')))}: compare within a line."
+        f"Measured on the {report['processor']} with one thread and the largest calls that were timed (tables by "
+        "documents per call are below). The third column gives microseconds per document of the library and of gpuqs "
+        "in the same run, the fourth how many times as fast gpuqs is. gpuqs runs with its defaults: exact scores, and "
+        "`bitslice` with AVX-512, except for the fully grown trees, which run `walk`. The machine was shared, and "
+        "gpuqs's times for a model differ from those in README's first table by up to "
+        f"{share(apart(report, of_headline(results, 'engines')))}, so compare times only within a line."
     )
     return [*paragraph(text), *table(head, peer_rows(report))]
 

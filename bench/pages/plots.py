@@ -80,7 +80,7 @@ def draw_libraries(report: Report) -> Any:
             if points:
                 style = {"marker": "o", "linewidth": 2.5 if is_ours(label) else 1.2, "color": colours.get(label, "k")}
                 ax.plot(*zip(*points, strict=True), label=label, linestyle=LINES.get(label, "-"), **style)
-        ax.set(xscale="log", yscale="log", xlabel="documents a call", ylabel="us a document")
+        ax.set(xscale="log", yscale="log", xlabel="documents per call", ylabel="us per document")
         ax.set_title(f"{model}, {n_threads} thread{'s'[: n_threads - 1]}", fontsize=9)
         ax.grid(alpha=0.3)
     for ax in list(axes.flat)[len(shown) :]:
@@ -110,7 +110,7 @@ def draw_engines(report: Report) -> Any:
         ax.barh(at, [row["us_per_document"] for row in model["rows"].values()], height, label=model["model"])
     ax.set_yticks([i + 0.4 - height / 2 for i in range(len(labels))], labels, fontsize=8)
     ax.set_ylim(len(labels), -height)  # the first contender on top
-    ax.set(xscale="log", xlabel="us a document, one thread where nothing else is said", title=report["processor"])
+    ax.set(xscale="log", xlabel="us per document (one thread unless stated)", title=report["processor"])
     ax.grid(axis="x", alpha=0.3)
     ax.legend(fontsize=8)
     return figure

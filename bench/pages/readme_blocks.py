@@ -12,10 +12,10 @@ LINES = (
     ("gpuqs `qs`", "qs avx512", False),
     ("gpuqs `vqs` (AVX-512)", "vqs avx512", False),
     ("gpuqs `bitslice` (AVX2)", "bitslice avx2", True),
-    ('the same, `precision="fast"`', "bitslice avx2 fast", True),
+    ('gpuqs `bitslice` (AVX2), `precision="fast"`', "bitslice avx2 fast", True),
     ("gpuqs `bitslice` (AVX-512)", "bitslice avx512", True),
-    ('the same, `precision="fast"`', "bitslice avx512 fast", True),
-    ("AVX-512, exact, two threads", "bitslice avx512, 2 threads", False),
+    ('gpuqs `bitslice` (AVX-512), `precision="fast"`', "bitslice avx512 fast", True),
+    ("gpuqs `bitslice` (AVX-512), two threads", "bitslice avx512, 2 threads", False),
 )
 #: The line used in the headline: `auto`'s engine on that machine, with one thread.
 BEST = "bitslice avx512"
@@ -28,9 +28,9 @@ def headline(results: Results) -> list[str]:
     result = result_for(report, words)
     theirs, ours = (result["rows"][label]["us_per_document"] for label in ("LightGBM", BEST))
     return paragraph(
-        f"On one core of an {report['processor']}, {name}, {result['documents']:,} rows a call: LightGBM takes "
-        f"{figure(theirs)} µs a row, gpuqs {figure(ours)} µs. That is {times(theirs / ours)} times as fast, and the "
-        "scores are the same bits."
+        f"On one core of an {report['processor']}, with {name} and {result['documents']:,} rows per call, LightGBM "
+        f"takes {figure(theirs)} µs per row and gpuqs {figure(ours)} µs. gpuqs is {times(theirs / ours)} times as "
+        "fast, and its scores are bit-identical."
     )[:-1]
 
 
@@ -39,7 +39,7 @@ def machines(results: Results) -> list[str]:
     processors = [results.name(processor) for processor in results.processors()]
     gpus = [report["gpu"]["name"] for report in results.gpus().values()]
     return paragraph(
-        f"Measured on {listed([*processors, *gpus])}; [bench/README.md](bench/README.md) has all figures of each."
+        f"Measured on {listed([*processors, *gpus])}; [bench/README.md](bench/README.md) has all figures for each."
     )[:-1]
 
 
@@ -57,9 +57,10 @@ def engines(results: Results) -> list[str]:
 
     lines = [(f"LightGBM {short_version(report['versions'], 'LightGBM')}", "LightGBM", False), *LINES]
     text = (
-        f"Microseconds a document on one core of an {report['processor']}: float32 NumPy rows of {features} features, "
-        f"{models[0]['documents']:,} documents a call ({models[2]['documents']:,} with 20,000 trees), from the array "
-        "to the scores. In parentheses: how many times as fast as LightGBM. All contenders took turns in one run."
+        f"Microseconds per document on one core of an {report['processor']}, from the NumPy array to the scores: "
+        f"float32 rows with {features} features, {models[0]['documents']:,} documents per call "
+        f"({models[2]['documents']:,} with 20,000 trees). In parentheses: how many times as fast as LightGBM. All "
+        "contenders took turns in one run."
     )
     return [
         *paragraph(text),
@@ -79,11 +80,11 @@ def calls(results: Results) -> list[str]:
     kinds = {"warm": "warm caches", "cold": "caches emptied by other work"}
     return [
         *paragraph(
-            f"Small calls: microseconds a call on the {report['processor']}, {model['model'].split(maxsplit=1)[1]}, "
-            "one thread, other documents in each call; medians."
+            f"Small calls: median microseconds per call on the {report['processor']}, "
+            f"{model['model'].split(maxsplit=1)[1]}, one thread, different documents in each call."
         ),
         *table(
-            ["documents a call", *(str(n) for n in cells)],
+            ["documents per call", *(str(n) for n in cells)],
             [[f"{name}, {told}", *row(kind, name)] for kind, told in kinds.items() for name in ("LightGBM", "gpuqs")],
         ),
     ]
@@ -102,9 +103,9 @@ def default_forests(results: Results) -> list[str]:
     rows = [[str(n), *(cell(n, library) for library in libraries)] for n in dict.fromkeys(n for n, _ in cells)]
     return [
         *paragraph(
-            f"Default models: 100 trees grown with each library's defaults, {report['rows']:,} float32 rows a call on "
-            f"the {report['processor']}, one thread. Microseconds a document of the library and of gpuqs on the same "
-            "model; in parentheses, how many times as fast gpuqs is."
+            f"Default models: 100 trees grown with each library's defaults, {report['rows']:,} float32 rows per call "
+            f"on the {report['processor']}, one thread. Microseconds per document of the library and of gpuqs on the "
+            "same model; in parentheses, how many times as fast gpuqs is."
         ),
         *table(["features", *(f"{library} : gpuqs" for library in libraries)], rows),
     ]

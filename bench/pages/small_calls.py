@@ -42,18 +42,20 @@ def small_calls(model: dict[str, Any]) -> list[str]:
     for cell in cells:
         ratios = (cell["two_threads"].get(name) for name in scaled_names)
         scaled.append([f"{cell['documents']:,}", *("" if ratio is None else times(ratio) for ratio in ratios)])
+    hashing = f" ({HASHING}: calls that take as long as gpuqs's but only hash)" if HASHING in scaled_names else ""
     engine_names = list(cells[0]["engines"]["warm"])
     return [
-        f"**{model['model']}**, microseconds a call: median (99th, 99.9th percentile)",
+        f"**{model['model']}**, microseconds per call: median (99th, 99.9th percentile)",
         "",
         *table(["documents", "", "threads", *names, "LightGBM : gpuqs"], rows),
         "",
-        "How many times as many calls two threads get done as one:",
+        f"How many times as many calls two threads complete as one{hashing}:",
         "",
         *table(["documents", *scaled_names], scaled),
         "",
-        "The engines' kernels, microseconds a call, one thread; what `auto` takes, and how much more than the best:",
+        "Microseconds per call of the engines' kernels, one thread; which engine `auto` chooses, and how much longer "
+        "it takes than the fastest:",
         "",
-        *table(["documents", "", *engine_names, "auto", "more"], engines),
+        *table(["documents", "", *engine_names, "auto", "longer by"], engines),
         *(f"\n{name}: {reason}" for name, reason in model.get("not_held", {}).items()),
     ]

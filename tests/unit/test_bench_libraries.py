@@ -195,8 +195,8 @@ def test_a_peer_is_not_timed_where_its_scores_are_wrong(source: Source, monkeypa
     result = libraries.measure(source, ["wrong"], EFFORT, None)
     assert result["agreement"]["wrong"]["agrees"], "300 documents are scored rightly"
     assert ["wrong" in cell["us_per_document"] for cell in result["cells"]] == [True, False]
-    told = "wrong with 30 documents a call (1 thread)"
-    assert front.left_out(result)[told] == "scores differ by up to 1, so it is not timed"
+    told = "wrong with 30 documents per call (1 thread)"
+    assert front.left_out(result)[told] == "not timed because scores differ by up to 1"
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,8 @@ def test_every_block_names_its_processor(name: str) -> None:
 
 def test_the_headline_is_of_the_first_table_and_stands_below_the_first_code() -> None:
     text = " ".join(blocks_in(README)["headline"].split())
-    ((theirs, ours, ratio),) = re.findall(r"LightGBM takes (\S+) µs a row, gpuqs (\S+) µs\. That is (\S+) times", text)
+    told = r"LightGBM takes (\S+) µs per row and gpuqs (\S+) µs\. gpuqs is (\S+) times"
+    ((theirs, ours, ratio),) = re.findall(told, text)
     column = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", blocks_in(README)["engines"], re.M))
     assert column["LightGBM 4.7"] == theirs and column["gpuqs `bitslice` (AVX-512)"] == f"{ours} ({ratio})"
     assert re.search(r"\A# gpuqs\n[^`]*```python\n[^`]*```\n\n<!-- figures: headline -->", README)
@@ -214,15 +215,15 @@ def test_each_library_stands_once_beside_each_model() -> None:
 
 def test_the_page_shows_every_library_by_batch_and_names_the_processor() -> None:
     text = page(with_libraries()).partition("## Some Processor")[2]
-    assert "| YDF | 11.2 | 11.2 | 11.2 |" in text and "**LightGBM made up**, 2 threads, by documents a call:" in text
+    assert "| YDF | 11.2 | 11.2 | 11.2 |" in text and "**LightGBM made up**, 2 threads, by documents per call:" in text
 
 
 def test_the_page_tells_what_was_not_measured_and_why() -> None:
     text = page(with_libraries()).partition("## Some Processor")[2]
     for told in (
-        "- scores its own models alone: XGBoost", "scores differ by up to 0.5, so it is not timed: oneDAL",
+        "- scores its own models alone: XGBoost", "not timed because scores differ by up to 0.5: oneDAL",
         "- lleaves: `lleaves` cannot be imported", "- energy: there are no counters", "102 (of 500)", "µJ, 10,000",
-        "no run of `growth.py` is kept", "2e-07", "| 10 | cold | 2 | 2.50 (4.25) | 10.0 (11.5, 99.0) | 4.0 |",
+        "no run of `growth.py` is stored", "2e-07", "| 10 | cold | 2 | 2.50 (4.25) | 10.0 (11.5, 99.0) | 4.0 |",
         "| 10 | 1.9 | 1.5 | 1.8 |",
         "| 10 | warm | 2.00 | 1.00 | qs | 100 % |", "| 10 | cold | 2.00 | 3.00 | qs | 0 % |",
         "YDF: not here",
@@ -236,7 +237,7 @@ def test_each_processor_has_a_part_and_every_run_a_section(processor: str) -> No
     assert text.count(f"\n## {RESULTS.name(processor)}\n") == 1
     part = text.partition(f"\n## {RESULTS.name(processor)}\n")[2].partition("\n## ")[0]
     for kind in BENCHES:
-        told = f"no run of `{BENCHES[kind][0]}` is kept"
+        told = f"no run of `{BENCHES[kind][0]}` is stored"
         assert (told in part) == (RESULTS.get(kind, processor) is None)
 
 
