@@ -61,10 +61,11 @@ struct Search {
         }
     };
 
-    // Searches levels level ... n - 1; `tie` collects the lanes that equal a threshold. Inlined, so that compilers keep answers in
-    // registers.
-    template <int level, int n, int registers, bool ties>
-    [[gnu::always_inline]] static inline void ask(const float* table, const float* x, __m256i (&answers)[registers], __m256& tie) {
+    // Searches levels level ... n - 1; `tie` collects the lanes that equal a threshold. `last` gets the mask of level n - 1, whose
+    // answers come into `answers` only if `keeps`. Inlined, so that compilers keep answers in registers.
+    template <int level, int n, int registers, bool ties, bool keeps>
+    [[gnu::always_inline]] static inline void ask(const float* table, const float* x, __m256i (&answers)[registers],
+                                                  __m256i (&last)[registers], __m256& tie) {
         if constexpr (level < n) {
             const Table<level> thresholds(table);
 #pragma GCC unroll 4
@@ -72,22 +73,30 @@ struct Search {
                 const __m256 threshold = thresholds.look_up(answers[r]), values = _mm256_loadu_ps(x + 8 * r);
                 const __m256i above = _mm256_castps_si256(_mm256_cmp_ps(values, threshold, _CMP_NLE_UQ));
                 if (ties) tie = _mm256_or_ps(tie, _mm256_cmp_ps(values, threshold, _CMP_EQ_OQ));
-                answers[r] = _mm256_or_si256(answers[r], _mm256_and_si256(above, _mm256_set1_epi32(1 << level)));
+                if constexpr (keeps || level < n - 1)
+                    answers[r] = _mm256_or_si256(answers[r], _mm256_and_si256(above, _mm256_set1_epi32(1 << level)));
+                else
+                    last[r] = above;
             }
-            ask<level + 1, n, registers, ties>(table + (level < 4 ? 16 : 1 << level), x, answers, tie);
+            ask<level + 1, n, registers, ties, keeps>(table + (level < 4 ? 16 : 1 << level), x, answers, last, tie);
         }
     }
     template <int n, int registers, bool ties, bool keeps>
     static bool all(const float* table, const float* x, int n_documents, uint8_t* top, int64_t plane_bytes, uint32_t* kept) {
         __m256 tie = _mm256_setzero_ps();
         for (int d = 0; d < n_documents; d += 8 * registers, top += registers) {
-            __m256i answers[registers] = {};
-            ask<0, n, registers, ties>(table, x + d, answers, tie);
+            __m256i answers[registers] = {}, last[registers];
+            ask<0, n, registers, ties, keeps>(table, x + d, answers, last, tie);
             for (int r = 0; keeps && r < registers; r++) _mm256_store_si256(reinterpret_cast<__m256i*>(kept + d) + r, answers[r]);
-            const __m256i bytes = to_bytes(answers);
+            constexpr int n_in_bytes = keeps ? n : n - 1;
+            if constexpr (n_in_bytes > 0) {
+                const __m256i bytes = to_bytes(answers);
 #pragma GCC unroll 8
-            for (int level = 0; level < n; level++)
-                store_plane<registers>(_mm256_slli_epi64(bytes, 7 - level), top - level * plane_bytes);
+                for (int level = 0; level < n_in_bytes; level++)
+                    store_plane<registers>(_mm256_slli_epi64(bytes, 7 - level), top - level * plane_bytes);
+            }
+            // A mask is a plane as it is: cheaper than putting its bits among the answers.
+            if constexpr (!keeps) store_plane<registers>(to_bytes(last), top - (n - 1) * plane_bytes);
         }
         return ties && _mm256_movemask_ps(tie) != 0;
     }
