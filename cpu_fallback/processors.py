@@ -46,7 +46,7 @@ def effective_threads(n_threads: int | None) -> int:
     try:
         n_threads = operator.index(n_threads)
     except TypeError:
-        raise TypeError(f"n_threads must be a whole number or None, not {n_threads!r}") from None
+        raise TypeError(f"n_threads must be an integer or None, not {n_threads!r}") from None
     if n_threads == 0:
         raise ValueError("n_threads must not be 0; say how many, or -1 for all processors")
     if n_threads < 0:

@@ -83,7 +83,7 @@ def _identity(descriptor: int) -> tuple[int, int]:
 def _refuse_mapped(descriptor: int) -> None:
     """Refuse to write in place to what this process has mapped."""
     if _identity(descriptor) in list(_MAPPED.values()):
-        problem = "a model of this process has it mapped (mmap=True), and it cannot be replaced, only overwritten"
+        problem = "a model in this process maps it (mmap=True), and it can only be overwritten in place, not replaced"
         raise OSError(errno.ETXTBSY, f"{problem}; save under another name, or load the model without mmap=True")
 
 
@@ -249,7 +249,7 @@ def _overwrite(file: BinaryIO, target: str) -> None:
                     raise
                 _copy(kept, old, before)
             except OSError:
-                damaged = f"{error.strerror}; the file is damaged, it holds parts of the old and of the new content"
+                damaged = f"{error.strerror}; the file is damaged and holds parts of the old and of the new content"
                 raise OSError(error.errno, damaged) from error
             raise
 

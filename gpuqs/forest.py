@@ -393,7 +393,7 @@ class Forest:
                 f"[leaves, n_outputs], here [leaves, {self.n_outputs}]"
             )
         if self.ctrs is not None and self.ctrs.n_columns != self.n_features:
-            raise ModelFormatError(f"make {self.ctrs.n_columns} columns of {self.n_features}", field="ctrs")
+            raise ModelFormatError(f"make {self.ctrs.n_columns} columns, not {self.n_features}", field="ctrs")
         self.schema.check(self.n_features if self.ctrs is None else self.ctrs.n_given)
         if self.classes and len(self.classes) != max(self.n_outputs, 2):
             raise ModelFormatError(
@@ -435,7 +435,7 @@ class Forest:
             bad_leaf = np.flatnonzero(~np.isfinite(leaves).all(axis=1))
             tree = int(np.searchsorted(self.leaf_offsets, bad_leaf[0], "right")) - 1
             leaf = int(bad_leaf[0] - self.leaf_offsets[tree])
-            problem = f"leaf {leaf}: value is not finite, or not so in {self.sum_dtype} times the tree's weight"
+            problem = f"leaf {leaf}: value is not finite, or its weighted value is not, in {self.sum_dtype}"
             raise ModelFormatError(problem, tree=tree, field="leaf_value")
         bad_output = (self.tree_output < 0) | (self.tree_output >= self.n_outputs)
         self._refuse(bad_output, f"output is not in [0, {self.n_outputs})", "tree_output", trees=True)
@@ -449,11 +449,11 @@ class Forest:
         is_constant = np.zeros(len(feature), bool)
         is_constant[starts] = True
         if ((feature == -1) != is_constant).any() or (feature < -1).any() or (feature >= self.n_features).any():
-            problem = f"a model does not begin with its constant, or takes a feature not in [0, {self.n_features})"
+            problem = f"a model does not begin with its constant, or uses a feature not in [0, {self.n_features})"
             raise ModelFormatError(problem, field="linear_feature")
         plain = self.leaf_value.shape[1] == 1 and self.sum_dtype == "float64" and (self.tree_weight == 1).all()
         if not plain:
-            problem = "linear models stand beside vector leaves, float32 sums or weights"
+            problem = "linear models cannot be combined with vector leaves, float32 sums or tree weights"
             raise ModelFormatError(problem, field="linear_feature")
 
     def _check_topology(self, faults: dict[str, int]) -> None:

@@ -52,7 +52,7 @@ def check_others(forest: Forest, others: Mapping[str, Any]) -> None:
         if name == "validate_features":  # tables are matched by name, or refused, in any case
             if not as_bool(value, name) and forest.schema.library == "XGBoost":
                 raise UnsupportedModelError(
-                    "validate_features=False, with which XGBoost takes a table's columns by position, is not offered; "
+                    "validate_features=False, which makes XGBoost go by the position of columns, is not offered; "
                     "leave it out, and pass a table as an array, such as X.to_numpy()"
                 )
         elif name in _PLACES:
@@ -102,7 +102,8 @@ def iterations_asked(iteration_range: Sequence[int] | None, others: Mapping[str,
         return iteration_range
     if iteration_range is not None:
         raise TypeError(f"Model.predict() got iteration_range and {given[0]}, which mean the same; give one of them")
-    return others.get("ntree_start", 0), others.get("ntree_end", 0)
+    first, last = (as_integer(others.get(name, 0), name) for name in _ENDS)
+    return first, last
 
 
 def refuse_explaining(name: str, value: Any) -> None:
@@ -139,7 +140,7 @@ def output_and_trees(
         ``pred_contrib``.
     """
     if not isinstance(output, str) or output not in OUTPUTS:
-        hint = "; numbers of iterations go by name, such as num_iteration=" if isinstance(output, (int, slice)) else ""
+        hint = "; pass numbers of iterations by keyword, as num_iteration=" if isinstance(output, (int, slice)) else ""
         raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}, not {output!r}{hint}")
     chosen = None if trees is None else _checked(forest, trees)
     refuse_explaining("pred_contrib", pred_contrib)
@@ -160,7 +161,7 @@ def output_and_trees(
         return output, chosen
     if trees is not None or (iteration_range is not None and staged):
         raise ValueError(
-            "trees=, iteration_range= and start_iteration= with num_iteration= are three ways to say the same; give one"
+            "trees=, iteration_range= and start_iteration= with num_iteration= all select trees; give only one of them"
         )
     if iteration_range is not None:
         first, last = _as_xgboost(forest, iteration_range)
@@ -182,9 +183,9 @@ def _as_lightgbm(forest: Forest, start: int, number: SupportsIndex | None) -> tu
     everything = length <= 0
     if forest.iterations_left_out and (everything or start + length > forest.n_iterations):
         raise ValueError(
-            f"the model stops at its best iteration, after {forest.n_iterations}; for the "
-            f"{forest.iterations_left_out} that follow, take it over with all of them: "
-            "gpuqs.from_model(booster.model_to_string(num_iteration=-1)), of an XGBModel its get_booster()"
+            f"the model ends at its best iteration, with {forest.n_iterations} in all; to use the "
+            f"{forest.iterations_left_out} that followed, convert the model with all iterations: "
+            "gpuqs.from_model(booster.model_to_string(num_iteration=-1)), or for an XGBModel its get_booster()"
         )
     first = min(start, forest.n_iterations)
     return first, forest.n_iterations if everything else min(first + length, forest.n_iterations)
@@ -193,12 +194,12 @@ def _as_lightgbm(forest: Forest, start: int, number: SupportsIndex | None) -> tu
 def _as_xgboost(forest: Forest, iteration_range: Sequence[int]) -> tuple[int, int]:
     """Iterations [first, last): 0 for the last means the end; ranges that are not there are refused."""
     if not isinstance(iteration_range, Sequence) or len(iteration_range) != 2:
-        raise ValueError(f"iteration_range must be two whole numbers, as (0, 100), not {iteration_range!r}")
+        raise ValueError(f"iteration_range must be two integers, such as (0, 100), not {iteration_range!r}")
     first, last = (as_integer(value, "each end of iteration_range") for value in iteration_range)
     last = last or forest.n_iterations
     if not 0 <= first <= last <= forest.n_iterations:
         left_out = forest.iterations_left_out
-        more = f" (it stops at its best; {left_out} follow: pass get_booster() to have all)" if left_out else ""
+        more = f" (it ends at its best one; {left_out} followed: convert get_booster() to have all)" if left_out else ""
         raise ValueError(
             f"iteration_range={iteration_range!r} is not within the model's {forest.n_iterations} iterations{more}"
         )
@@ -207,7 +208,7 @@ def _as_xgboost(forest: Forest, iteration_range: Sequence[int]) -> tuple[int, in
 
 def _checked(forest: Forest, trees: slice) -> slice | None:
     if not isinstance(trees, slice):
-        raise ValueError(f"trees must be a slice, as slice(0, 100), not {trees!r}")
+        raise ValueError(f"trees must be a slice, such as slice(0, 100), not {trees!r}")
     ends = (trees.start, trees.stop, trees.step)
     start, stop, step = slice(
         *(None if end is None else as_integer(end, "each end of trees") for end in ends)
@@ -243,7 +244,7 @@ def as_integer(value: Any, name: str, least: int | None = None) -> int:
     except TypeError:
         number = None
     if number is None or isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be a whole number, not {value!r}")
+        raise ValueError(f"{name} must be an integer, not {value!r}")
     if least is not None and number < least:
         raise ValueError(f"{name} must be at least {least}, not {number}")
     return number

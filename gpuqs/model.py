@@ -31,8 +31,8 @@ from gpuqs.tuning.plan import Plan, Way
 _ELSEWHERE: Final = {
     **dict.fromkeys(
         ("predict_proba", "predict_log_proba", "decision_function", "score", "classes_"),
-        "gpuqs.sklearn.wrap makes an estimator that has it, of a fitted estimator or of this model; predict(X) gives "
-        "probabilities, for two classes those of the second, and predict(X, 'class') labels",
+        "gpuqs.sklearn.wrap makes an estimator that has it from a fitted estimator or this model; predict(X) gives "
+        "probabilities (with two classes, those of the second), and predict(X, 'class') gives labels",
     ),
     **dict.fromkeys(
         ("feature_importances_", "feature_importance", "get_score", "get_feature_importance"),
@@ -503,7 +503,7 @@ class Model:
         if self.device is not HOST:
             raise InputError("encoded documents are scored on the CPU; use model.to('cpu').encode(X)")
         if self.forest.has_linear_leaves:
-            raise UnsupportedModelError("encoded documents lack the values that the leaves' linear models take")
+            raise UnsupportedModelError("encoded documents lack the values that the leaves' linear models need")
         here = cpu_fallback.machine()
         coded = self._calls.encode(as_documents(X, self.forest), n_threads, here)
         return EncodedDocuments(self._programs, here.isa, coded)
@@ -582,6 +582,8 @@ class Model:
 
         def __getattr__(self, name: str) -> Any:
             """Say where to find what other libraries' classes have by a name."""
+            if hasattr(type(self), name):  # a property that failed: its own error
+                return object.__getattribute__(self, name)
             where = _ELSEWHERE.get(name)
             hint = "" if where is None else f"; {where}"
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)

@@ -33,14 +33,14 @@ def check_options(forest: Forest, output: str, precision: str, engine: str) -> N
     if output == "per_tree" and precision == "fast":
         raise ValueError("output='per_tree' gives leaf values as they are; use precision='exact'")
     if forest.has_linear_leaves and precision == "fast":
-        raise ValueError("precision='fast' is not for linear trees; use precision='exact'")
+        raise ValueError("precision='fast' does not support linear trees; use precision='exact'")
     if output == "class" and not (forest.classes or tells_classes(forest)):
         raise ValueError(f"output='class' is for classifiers; this model's scores are of {objective_of(forest)}")
     if output == "class" and forest.class_rule == "other":
         raise UnsupportedModelError(
             "the model has a probability threshold other than 0.5 for its classes, which gpuqs does not know; compare "
-            "the probabilities with it (output='value', or predict_proba), or, before the model is taken over, call "
-            "set_probability_threshold(0.5)"
+            "the probabilities with it (output='value', or predict_proba), or call set_probability_threshold(0.5) "
+            "before the model is converted"
         )
 
 

@@ -60,10 +60,10 @@ def _refuse_on_gpus(forest: Forest, X: Any, engine: str, output: str, base_margi
     if isinstance(X, EncodedDocuments):
         raise InputError("encoded documents are scored on the CPU; leave device out, or pass the documents themselves")
     if base_margin is not None:
-        raise ValueError("base_margin is not taken on GPUs; add it to output='raw' there, or use device='cpu'")
+        raise ValueError("base_margin is not supported on GPUs; add it to output='raw' there, or use device='cpu'")
     if output == "class" and class_labels(forest).dtype.kind not in "biuf":
         raise InputError(
-            "the class labels are texts or times, and GPUs hold numbers alone; use output='value', or device='cpu'"
+            "the class labels are strings or times, and GPUs hold only numbers; use output='value', or device='cpu'"
         )
 
 
@@ -80,8 +80,8 @@ def documents_of(X: Any, forest: Forest, device: Device) -> tuple[Documents, Dev
         return as_documents(X, forest), HOST
     if not is_aligned(adopted, cast(GpuDevice, device).address(adopted)):
         raise InputError(
-            f"X holds {adopted.dtype} values at addresses that are no multiples of {adopted.dtype.itemsize}, where "
-            "GPUs do not read; copy the bytes to an array of their own, and view that as numbers"
+            f"X holds {adopted.dtype} values at addresses that are not multiples of {adopted.dtype.itemsize}, which "
+            "GPUs cannot read; copy the bytes to a new array, and view that as numbers"
         )
     return from_device(adopted, forest), device
 
@@ -98,7 +98,7 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
         library = "NumPy" if where is HOST else "CuPy"
         raise InputError(f"out is an array of JAX's, which are immutable; leave it out, or use one of {library}'s")
     if getattr(out, "requires_grad", False):
-        raise InputError("out requires a gradient, which no answer has; pass out.detach()")
+        raise InputError("out requires a gradient, but scores have none; pass out.detach()")
     here, answer = where is HOST, where.adopt(out)
     if (
         answer is None
@@ -110,7 +110,7 @@ def check_out(out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[A
         kind, there = ("a writable,", "") if here else ("an", f" on {where!r}")
         raise InputError(f"out must be {kind} aligned, C-contiguous {dtype} array of shape {shape}{there}")
     if not here and is_read_only(out):
-        raise InputError("out says that it is not to be written to; pass another array")
+        raise InputError("out is read-only; pass a writable array")
     return answer
 
 

@@ -90,7 +90,7 @@ class NdcgMean:
         good = (labels >= 0) & (labels <= MAX_LABEL) & (labels == np.floor(labels))
         if not good.all():
             bad = labels[np.flatnonzero(~good)[0]]
-            raise InputError(f"label {bad} is not a relevance grade (a whole number from 0 to {MAX_LABEL})")
+            raise InputError(f"label {bad} is not a relevance grade (an integer from 0 to {MAX_LABEL})")
         if self._open is not None:
             parts = zip(self._open, (labels, scores, queries), strict=True)
             labels, scores, queries = (np.concatenate(pair) for pair in parts)

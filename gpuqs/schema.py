@@ -16,8 +16,8 @@ _MADE_UP: Final = "Column_"
 
 #: The message about a column of `Schema.lost`.
 LOST: Final = (
-    "whose categories hold texts beyond ASCII: XGBoost before 3.4 keeps those of pandas frames cut short, itself "
-    "compares what it cut, and does not say which frame they are from; pass an array of codes, or train with "
+    "whose categories hold non-ASCII strings: XGBoost before 3.4 truncates those of pandas frames, compares the "
+    "truncated ones, and does not record what kind of frame they came from; pass an array of codes, or train with "
     "categories in ASCII"
 )
 
@@ -213,8 +213,8 @@ class Schema:
             known = [self.name_of(at) for at, values in enumerate(self.categories) if values is not None]
             its = ", ".join(known[:5]) + (", ..." if len(known) > 5 else "")
             raise InputError(
-                f"categories names {self.name_of(numeric[0])}, whose numbers the {self.library} model compares; its "
-                f"category columns are {its or 'none'}"
+                f"categories names {self.name_of(numeric[0])}, a numeric column of the {self.library} model; "
+                f"its category columns are {its or 'none'}"
             )
         lost = [column for column in columns if column in self.lost]
         if lost:
@@ -224,13 +224,13 @@ class Schema:
             lists = tuple(given[column] for column in columns)
             if self.rules.as_texts and any(given[column] != self._kept(column) for column in columns):
                 raise InputError(
-                    f"categories gives {_shown(lists)}, but {self.library}'s models tell which categories they have; "
-                    "leave it out, or name the columns alone"
+                    f"categories gives {_shown(lists)}, but {self.library}'s models hold their own categories; "
+                    "leave it out, or give only the columns' names"
                 )
             if self.in_order and lists != self.in_order:
                 raise InputError(
                     f"categories gives {_shown(lists)}, but the model keeps {_shown(self.in_order)} for its category "
-                    "columns, in their order; pass the names of these columns alone"
+                    "columns, in their order; pass only the names of these columns"
                 )
         elif len(columns) == len(self.in_order):
             lists = self.in_order
@@ -265,7 +265,7 @@ class Schema:
         elif isinstance(column, int) and not isinstance(column, bool) and 0 <= column < n_features:
             return column
         called = f"called {_shown(self.names)}" if self.names else f"numbered 0 to {n_features - 1}"
-        raise InputError(f"categories names {column!r}, which is none of the model's {n_features} features, {called}")
+        raise InputError(f"categories names {column!r}, not one of the model's {n_features} features, {called}")
 
 
 def _checked(values: Any, column: str | int) -> tuple[Any, ...]:
@@ -275,7 +275,7 @@ def _checked(values: Any, column: str | int) -> tuple[Any, ...]:
     plain = tuple(value.item() if hasattr(value, "item") else value for value in values)
     for value in plain:
         if not isinstance(value, _VALUES) or value != value:
-            raise InputError(f"the categories of {column!r} hold {value!r}; they are texts, numbers or truth values")
+            raise InputError(f"the categories of {column!r} hold {value!r}; they must be strings, numbers or booleans")
     if len(set(plain)) < len(plain):
         raise InputError(f"the categories of {column!r} hold a value twice")
     return plain

@@ -33,8 +33,8 @@ def told(forest: Forest, categories: Mapping[str | int, Sequence[Any]] | Sequenc
             how = _contradiction(forest, feature, schema.categories[feature] or ())
             if how:
                 raise InputError(
-                    f"categories names column {schema.name_of(feature)}, but the model's trees {how}; name the "
-                    "category columns of the training frame"
+                    f"categories names column {schema.name_of(feature)}, but the model's trees {how}; name "
+                    "only category columns of the training frame"
                 )
     return replace(forest, schema=schema)
 
@@ -50,11 +50,11 @@ def _contradiction(forest: Forest, feature: int, known: Sequence[Any]) -> str:
     if not amid.all():
         return (
             f"compare it with {doubtful[~amid][0]:g}, which is not halfway between two codes of {len(known)} "
-            f"categories such as {known[:2]}"
+            f"categories, such as {known[:2]}"
         )
     for node in nodes[is_set]:
         words = forest.category_words[forest.category_offsets[node] : forest.category_offsets[node + 1]]
         codes = np.flatnonzero(np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little"))
         if len(codes) and codes[-1] >= len(known):
-            return f"test it for the code {codes[-1]}, and there are {len(known)} categories such as {known[:2]}"
+            return f"test it for the code {codes[-1]}, but there are only {len(known)} categories, such as {known[:2]}"
     return ""

@@ -48,9 +48,9 @@ def tune(
     clock, here = Clock(_budget(budget_s)), cpu_fallback.machine()
     device.synchronize()  # raises before anything is added to a graph that is being captured
     if isinstance(X, EncodedDocuments):
-        raise InputError("tune takes documents that are not encoded, as every engine can score them")
+        raise InputError("tune cannot use encoded documents, which only one engine scores; pass plain documents")
     if device is HOST and is_on_device(X):
-        raise InputError("X lies on a GPU, the model does not: use model.to('cuda').tune(X), or give rows of the host")
+        raise InputError("X is on a GPU, the model is not; use model.to('cuda').tune(X), or pass a host array")
     documents, where = documents_of(X, programs.forest, device)
     if documents.n == 0:
         raise InputError("X holds no documents; give some of those that will be scored")
@@ -100,10 +100,10 @@ def _budget(budget_s: float) -> float:
 
 def _sizes(batch_sizes: Sequence[int], n_documents: int) -> list[int]:
     if not isinstance(batch_sizes, Iterable):
-        raise ValueError(f"batch_sizes must be a sequence of whole numbers, not {batch_sizes!r}")
+        raise ValueError(f"batch_sizes must be a sequence of integers, not {batch_sizes!r}")
     sizes = sorted({as_integer(n, "batch_sizes", 1) for n in batch_sizes})
     if not 1 <= len(sizes) <= MOST_SIZES:
-        raise ValueError(f"batch_sizes must name 1 to {MOST_SIZES} sizes, not {len(sizes)}")
+        raise ValueError(f"batch_sizes must hold 1 to {MOST_SIZES} sizes, not {len(sizes)}")
     if sizes[-1] > n_documents:
-        raise InputError(f"X holds {n_documents:,} documents; batches of {sizes[-1]:,} need as many")
+        raise InputError(f"X holds {n_documents:,} documents; batches of {sizes[-1]:,} need at least that many")
     return sizes

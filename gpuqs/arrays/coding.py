@@ -22,21 +22,21 @@ from gpuqs.schema import LOST, Schema
 from gpuqs.text_hashes import are_hashes, hash_of_name
 
 _HOW = (
-    "pass an array of codes, or tell its categories, by the feature's name in the model or its number: "
+    "pass an array of codes, or give its categories by the feature's name in the model or by its number: "
     "gpuqs.load(path, categories={feature: values in code order}), gpuqs.from_model(model, categories=...)"
 )
 
 _MEND = (
-    "make the same columns category columns as in training, or tell which they are: "
+    "make the same columns category columns as in training, or say which they are: "
     "gpuqs.load(path, categories=[column, ...]), gpuqs.from_model(model, categories=...), or --category COLUMN on the "
-    "command line; or pass an array of codes (there, as .npy or svmlight)"
+    "command line; or pass an array of codes (on the command line, a .npy or svmlight file)"
 )
 
 
 class Kind(Enum):
     """The kind of a column's values, as far as coding is concerned."""
 
-    WHOLE = "whole numbers"
+    WHOLE = "integers"
     FRACTION = "fractions"
     TRUTH = "truth values"
     CATEGORY = "categories"
@@ -88,8 +88,8 @@ class CodeTable(NamedTuple):
         rules, codes = schema.rules, self.codes[places]
         if rules.missing_refused and self.missing[places].any():
             raise InputError(
-                f"column {column.name!r} has missing categories, which {schema.library} refuses; write them as a text, "
-                "as in training (in CSV, where empty fields and words such as NA are missing, as another one)"
+                f"column {column.name!r} has missing categories, which {schema.library} refuses; write them as a "
+                "string, as in training (in CSV, not as an empty field or a word such as NA, which means missing there)"
             )
         if rules.unseen_refused:
             bad = np.flatnonzero(np.isnan(codes) & ~self.missing[places])
@@ -97,13 +97,14 @@ class CodeTable(NamedTuple):
                 value = self.values[places[bad[0]]]
                 if isinstance(value, (bytes, tuple)):
                     raise InputError(
-                        f"column {column.name!r} holds the category {value!r}, a {type(value).__name__}, of which "
-                        f"{schema.library} keeps pieces of a text; train with categories that are texts or numbers"
+                        f"column {column.name!r} holds the category {value!r}, a {type(value).__name__}, which "
+                        f"{schema.library} saves only as pieces of a string; train with categories that are strings or "
+                        "numbers"
                     )
                 raise InputError(
-                    f"column {column.name!r} holds the category {value!r}, which the model has not seen, and which "
-                    f"{schema.library} refuses (some releases take some for another one); make it missing (None), or "
-                    "drop the document"
+                    f"column {column.name!r} holds the category {value!r}, which the model has not seen and "
+                    f"{schema.library} refuses (some of its releases confuse some of these with known categories); "
+                    "make it missing (None), or drop the document"
                 )
         return np.asarray(codes)
 
@@ -182,8 +183,8 @@ class Coder:
             code = {float(value): number for value, number in code.items()}  # pandas compares both as float64
             if len(code) < len(self._code):
                 raise InputError(
-                    f"column {self.column.name!r} holds fractions, which cannot tell the model's categories such as "
-                    f"{self.known[:2]} apart; pass whole numbers, as in training"
+                    f"column {self.column.name!r} holds floats, too imprecise to tell the model's categories, such as "
+                    f"{self.known[:2]}, apart; pass integers, as in training"
                 )
         try:
             return np.array([code.get(value, np.nan) for value in values])
@@ -195,7 +196,7 @@ class Coder:
             found: npt.NDArray[np.uint32] = text_hashes([*map(self._text, values)])
             return found
         except UnicodeEncodeError as error:
-            raise InputError(f"column {self.column.name!r} holds a text that is not Unicode: {error}") from None
+            raise InputError(f"column {self.column.name!r} holds a string that is not Unicode: {error}") from None
 
     @lazy
     def _are_hashes(self) -> bool:
@@ -227,8 +228,8 @@ class Coder:
         if isinstance(value, int):
             return str(int(value))  # True is "1"
         raise InputError(
-            f"column {self.column.name!r} holds the category {value!r}; {self.schema.library}'s categories are texts "
-            "and whole numbers: convert it as in training"
+            f"column {self.column.name!r} holds the category {value!r}; {self.schema.library}'s categories are "
+            "strings and integers; convert it as in training"
         )
 
     def _refusal(self) -> InputError:
@@ -285,8 +286,8 @@ def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema, stated
         if known and all(isinstance(value, str) for value in known) and not are_hashes(known):
             what = "nothing (type null)" if str(column.type) == "null" else "numbers"
             raise InputError(
-                f"column {column.name!r} holds {what}, but the model's categories are texts, such as {known[:1]}; "
-                f"make it a column of those{or_codes}"
+                f"column {column.name!r} holds {what}, but the model's categories are strings, such as "
+                f"{known[:1]}; make it a column of strings{or_codes}"
             )
         if (rules.numbers_refused and not stated) or (rules.as_texts and column.kind is Kind.FRACTION):
             # Columns of CSV files are read as fractions, whatever they hold.
@@ -298,10 +299,10 @@ def _coder(column: Column, known: tuple[Any, ...] | None, schema: Schema, stated
                 f"line{or_codes}"
             )
             if rules.as_texts:
-                mend = "a column of whole numbers, or of texts, as in training"
+                mend = "a column of integers or of strings, as in training"
             raise InputError(
-                f"column {column.name!r} holds {what}, which {schema.library} does not take for categories{such_as}; "
-                f"make it {mend}"
+                f"column {column.name!r} holds {what}, which {schema.library} does not accept as "
+                f"categories{such_as}; make it {mend}"
             )
     elif column.kind is Kind.OTHER:
         raise coder._refusal()
@@ -317,8 +318,8 @@ def _doubtful_text(columns: Sequence[Column], coded: list[int], forest: Forest) 
         if at in forest.tested_as_numbers or at not in forest.tested_as_categories:
             how = "compare it as numbers" if at in forest.tested_as_numbers else "do not test it as categories"
             return InputError(
-                f"column {columns[at].name!r} holds texts, but the model's trees {how}; pass numbers if it was none of "
-                f"the training frame's category columns; {_MEND}"
+                f"column {columns[at].name!r} holds strings, but the model's trees {how}; pass numbers if it was not a "
+                f"category column of the training frame; {_MEND}"
             )
     uncoded = sorted(forest.tested_as_categories.difference(coded))
     if not uncoded:
@@ -326,7 +327,7 @@ def _doubtful_text(columns: Sequence[Column], coded: list[int], forest: Forest) 
     column = columns[uncoded[0]]
     return InputError(
         f"column {column.name!r} holds {column.kind.value}, but the model's trees test it as categories, and "
-        f"column {columns[texts[0]].name!r}, which holds texts, seems to stand in its place; {_MEND}"
+        f"column {columns[texts[0]].name!r}, which holds strings, seems to be in its place; {_MEND}"
     )
 
 

@@ -36,12 +36,12 @@ def columns_of(names: list[str], named: bool, forest: Forest, what: str = "X") -
     if wanted and not missing:
         twice = [name for name, at in zip(wanted, found, strict=True) if len(at) > 1]
         if twice:
-            how = " (blanks are underscores to LightGBM)" if any(map(spelled.get, twice)) else ""
+            how = " (LightGBM replaces blanks by underscores)" if any(map(spelled.get, twice)) else ""
             raise InputError(f"{what} has several columns called {_shown(twice)}{how}; drop or rename all but one")
         if len(set(wanted)) < len(wanted):
             alike = [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
             raise InputError(
-                f"the model has several features called {_shown(alike)}, which {what}'s columns do not tell apart; "
+                f"the model has several features called {_shown(alike)}, so {what}'s columns are ambiguous; "
                 "pass an array with the columns as in training, or train with other names"
             )
         take = [at[0] for at in found]

@@ -225,7 +225,8 @@ def numbers_of_objects(
     ]
     if any(_is_pandas_na(kind) for kind in others):
         others = [kind for kind in others if not _is_pandas_na(kind)]
-        X = np.frompyfunc(lambda value: None if _is_pandas_na(type(value)) else value, 1, 1)(X)
+        na = next(value for value in X.flat if _is_pandas_na(type(value)))  # there is only one
+        X = np.array([None if value is na else value for value in X.flat], object).reshape(X.shape)
 
     def named(row: int, at: int) -> str:
         return f"document {first + row:,}, feature {forest.schema.name_of(at if features is None else features[at])}"
@@ -234,15 +235,15 @@ def numbers_of_objects(
         place = next(place for place, value in np.ndenumerate(X) if type(value) in others)
         raise InputError(
             f"X holds a {type(X[place]).__name__} in {named(*place)}: {X[place]!r:.60}; "
-            "documents are numbers, and None or NaN where values are missing (keep the columns' order of training, and "
-            "encode text and categories as there, or pass a frame if the model knows its categories)"
+            "documents hold numbers, and None or NaN where values are missing (encode text and categories as in "
+            "training, in the same order of columns, or pass a frame if the model knows its categories)"
         )
     try:
         with np.errstate(over="ignore"):
             return X.astype(dtype)
     except (ArithmeticError, ValueError, TypeError) as error:  # too large, or changed meanwhile
         places = (named(*place) for place, value in np.ndenumerate(X) if not _is_float(value))
-        raise InputError(f"X holds a number in {next(places, 'some document')} that no float holds: {error}") from None
+        raise InputError(f"X holds a number in {next(places, 'some document')} that fits no float: {error}") from None
 
 
 def _is_pandas_na(kind: type) -> bool:
@@ -317,9 +318,9 @@ def check_values(dtype: np.dtype, forest: Forest) -> None:
     """
     if dtype.kind not in "iub":
         raise InputError(
-            f"X has dtype {dtype}, but the model has categories, which gpuqs takes for {forest.schema.library}'s "
-            "models from arrays of whole numbers or of objects alone; pass such an array, or a frame or an Arrow table "
-            "with the columns as in training"
+            f"X has dtype {dtype}, but the model has categories; for such {forest.schema.library} models, gpuqs reads "
+            "only arrays of integers or of objects; pass one of these, or a frame or an Arrow table with the columns "
+            "as in training"
         )
 
 
@@ -331,7 +332,7 @@ def document_dtype(dtype: np.dtype, forest: Forest) -> np.dtype:
         return dtype
     if dtype.kind in "iubf":  # source libraries cast long doubles and byte-swapped doubles like integers
         return np.dtype(forest.integer_dtype)
-    mend = "pass their real parts, if these are meant" if dtype.kind == "c" else "convert with X.astype(np.float64)"
+    mend = "pass their real parts, if you mean those" if dtype.kind == "c" else "convert with X.astype(np.float64)"
     raise InputError(
         f"X has dtype {dtype}; documents are floating-point or integer numbers "
         f"({mend}, or encode text and categories as in training)"

@@ -23,16 +23,16 @@ def from_device(X: Any, forest: Forest) -> Documents:
     if X.ndim != 2 or X.shape[1] != n_features:
         raise InputError(f"X has shape {tuple(X.shape)}, not [documents, {n_features}]")
     if forest.schema.arrays_hold_values:
-        raise InputError("X is on a GPU, but the model's categories are coded on the host; pass documents there")
+        raise InputError("X is on a GPU, but the model's categories are coded on the host; pass a host array")
     if forest.schema.missing is not None:
         raise InputError(
-            f"X is on a GPU, where NaN alone is missing, and not {forest.schema.missing:g}; pass documents on the "
-            "host, or replace it by NaN and take the model of the estimator's get_booster()"
+            f"X is on a GPU, where only NaN is missing, not {forest.schema.missing:g}; pass documents in host memory, "
+            "or replace that number by NaN and load the model from the estimator's get_booster()"
         )
     if X.dtype.kind not in "fiub":
         raise InputError(f"X has dtype {X.dtype}; documents are floating-point or integer numbers")
     if not X.dtype.isnative:
-        raise InputError(f"X holds {X.dtype.str} values, whose byte order GPUs do not read; convert them on the host")
+        raise InputError(f"X holds {X.dtype.str} values, whose byte order GPUs cannot read; convert them on the host")
     if X.dtype.kind == "f" and X.dtype.itemsize == 2:
         X = X.astype(np.float32)  # every float16 is a float32
     return Documents(X.shape[0], lambda start, stop: X[start:stop], copied=False)

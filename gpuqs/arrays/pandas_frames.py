@@ -197,8 +197,9 @@ def _plan_of(X: Any, labels: list[Any], forest: Forest) -> _Plan:
     dtypes = [dtype if dtype.kind in "fiub" else np.dtype(np.float64) for dtype in dtypes]  # Arrow's decimals
     dtype = table_dtype([*dtypes, np.dtype(np.float64)] if objects else dtypes, forest)
     first = number_dtype(dtype, forest)
-    if forest.schema.rules.common_type and simple and not objects:
-        common = np.result_type(*dtypes) if dtypes else dtype
+    if forest.schema.rules.common_type and simple:
+        with_objects = [*dtypes, np.dtype(np.float64)] if objects else dtypes  # these are Python's numbers
+        common = np.result_type(*with_objects) if with_objects else dtype
         first = common if common.kind == "f" else dtype
     coded = {feature: (coder, _Levels(coder)) for feature, coder in enumerate(coders) if coder is not None}
     turned = take is not None and sorted(take) == [*range(X.shape[1])]
@@ -212,12 +213,12 @@ def _are_numbers(frame: Any, feature: int, forest: Forest) -> bool:
     """Whether a column of objects is one of numbers: the model has no categories for it, and it does not begin with a
     string."""
     schema = forest.schema
-    if schema.in_order:  # which of the columns have categories is known by what they hold
-        is_number = feature in forest.tested_as_numbers
-    else:
-        is_number = (not schema.categories or schema.categories[feature] is None) and feature not in schema.lost
+    if schema.in_order or feature in schema.lost:  # it may be one of categories
+        return False
+    if schema.categories and schema.categories[feature] is not None:
+        return False
     there = frame.iloc[:, feature].dropna()
-    return is_number and not (len(there) and isinstance(there.iloc[0], str))
+    return not (len(there) and isinstance(there.iloc[0], str))
 
 
 def _numbers(frame: Any, start: int, stop: int, first: np.dtype, dtype: np.dtype) -> np.ndarray:

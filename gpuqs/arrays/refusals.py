@@ -33,7 +33,7 @@ _MENDS = {
     ("lightgbm", ""): _MADE_FROM,
     ("catboost", "FeaturesData"): "pass a frame or an array with a column for each feature, numeric ones first",
     ("catboost", ""): _MADE_FROM,
-    ("gpuqs", "EncodedDocuments"): "they are encoded already: pass them to predict of the model that encoded them",
+    ("gpuqs", "EncodedDocuments"): "they are already encoded; pass them to predict of the model that encoded them",
     ("dask", ""): "pass X.compute(), or X.map_partitions(model.predict) for frames that do not fit in memory",
 }
 
@@ -43,7 +43,7 @@ def trained_on(forest: Forest, n_given: int) -> str:
     said = f"the model was trained on {forest.n_features} features"
     if forest.library == "ONNX" and n_given > forest.n_features:  # graphs need not say
         said += (
-            ", as far as its graph says or trees test them; if it was more, set "
+            ", as far as its graph says or its trees test them; if there were more, set "
             "model.graph.input[0].type.tensor_type.shape.dim[1].dim_value"
         )
     return said
@@ -62,7 +62,7 @@ def refuse_strangers(X: Any) -> None:
     if X is None:
         mend = "pass a frame or a 2-dimensional array of numbers"
     elif isinstance(X, type):
-        mend = f"it is the class {X.__name__}: pass an object of it"
+        mend = f"it is the class {X.__name__} itself; pass an instance of it"
     elif isinstance(X, range):
         mend = _ROWS
     elif isinstance(X, (str, bytes, os.PathLike)):

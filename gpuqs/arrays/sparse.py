@@ -50,8 +50,8 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
         raise InputError("X is a sparse matrix on a GPU; pass X.get(), which copies it to the host")
     if forest.schema.arrays_hold_values:
         raise InputError(
-            f"X is a sparse matrix, but {forest.schema.library} models with categories take dense documents alone; "
-            "pass a frame with the columns as in training, or X.toarray() if all its values are whole numbers"
+            f"X is a sparse matrix, but {forest.schema.library} models with categories take only dense documents; "
+            "pass a frame with the columns as in training, or X.toarray() if all its values are integers"
         )
     X = _compressed(X)
     if not X.dtype.isnative:
@@ -104,7 +104,7 @@ def _refused(forest: Forest) -> float | None:
 def _check_missing(values: np.ndarray, forest: Forest, dense: str) -> None:
     if forest.schema.library == "scikit-learn" and values.dtype.kind == "f" and np.isnan(values).any():
         raise InputError(
-            "X is sparse and holds NaN, which scikit-learn's trees do not take for missing there (or refuse); "
+            "X is sparse and holds NaN, which scikit-learn's trees refuse or do not treat as missing there; "
             f"pass {dense}"
         )
 
@@ -246,12 +246,12 @@ def _error(problem: int, at: int, index: int, kind: str, what: str, size: int) -
     if problem == sparse.TWICE:
         where = f"row {at} holds two entries of column {index}" if what == "row" else f"column {at} holds a row twice"
         return InputError(
-            f"X is a {kind} matrix whose {where}: libraries differ in what they take; call X.sum_duplicates() first"
+            f"X is a {kind} matrix whose {where}, which libraries read in different ways; call X.sum_duplicates() first"
         )
     if problem == sparse.REFUSED:
         return InputError(
-            f"X holds {-ZERO_THRESHOLD!r} in row {at}, column {index}, which LightGBM takes for zero in some sparse "
-            "formats only; store 0 there"
+            f"X holds {-ZERO_THRESHOLD!r} in row {at}, column {index}, which LightGBM reads as zero only in some "
+            "sparse formats; store 0 instead"
         )
     if problem == sparse.OUTSIDE:
         return InputError(f"X is an inconsistent {kind} matrix: {what} {at} holds index {index}, not in [0, {size})")

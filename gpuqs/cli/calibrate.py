@@ -16,11 +16,11 @@ def print_factors() -> None:
     factors, path = recalibrate(cpu_fallback.machine())
     if not factors:
         if path is not None:
-            why = f"took too long (is the machine busy?), or cannot be kept as {path}"
+            why = f"took too long (is the machine busy?), or cannot be saved as {path}"
         elif os.environ.get("GPUQS_CALIBRATE") == "0":
             why = "is turned off by GPUQS_CALIBRATE=0"
         else:
-            why = "has no folder to be kept in; name one by GPUQS_CACHE_DIR"
+            why = "has no folder to be saved in; set GPUQS_CACHE_DIR to one"
         raise GpuqsError(f"the calibration {why}; engines are chosen by costs that were measured on another machine")
     for name, factor in factors.items():
         click.echo(f"{name:<10} {factor:.2f}")

@@ -32,7 +32,7 @@ def _takes_device(what: str) -> Callable[..., Any]:
 def _takes_threads(what: str, default: str = "all") -> Callable[..., Any]:
     def known(ctx: click.Context, option: click.Parameter, value: int | None) -> int | None:
         if value == 0:
-            raise click.BadParameter("0 threads cannot score; say how many, or -1 for all")
+            raise click.BadParameter("0 threads cannot score; give a number, or -1 for all")
         return value
 
     counted = "-1: all, -2: all but one, and so on"
@@ -50,8 +50,8 @@ def _reads_documents(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--header/--no-header",
             default=None,
-            help="CSV: whether the first line holds names.  [default: found by its content; an error where it could be "
-            "either]",
+            help="CSV: whether the first line holds names.  [default: found by its content; an error if that is "
+            "ambiguous]",
         ),
         click.option("--label", metavar="NAME", help="CSV, Parquet: column of relevance labels.  [default: label]"),
         click.option("--query", metavar="NAME", help="CSV, Parquet: column of query ids.  [default: qid]"),
@@ -76,8 +76,8 @@ def _takes_categories(command: Callable[..., None]) -> Callable[..., None]:
         "categories",
         metavar="NAME",
         multiple=True,
-        help="A column that holds categories by value, if MODEL and DATA do not tell: a CSV file with numbers as "
-        "categories; to be repeated for each.",
+        help="A column whose values are categories, where neither MODEL nor DATA says so, such as numbers in CSV; "
+        "may be given several times.",
     )(command)
 
 
@@ -140,7 +140,7 @@ def cli(ctx: click.Context) -> None:
     "--out",
     type=click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=str),
     callback=_named,
-    help="Where scores go: .npy, .parquet, or text, one line a document.  [default: -, standard output, as text]",
+    help="Where scores go: .npy, .parquet, or text, one line per document.  [default: -, standard output, as text]",
 )
 @click.option("--engine", default="auto", show_default=True, help="An engine that `gpuqs info MODEL` lists.")
 @_takes_device("Where documents are scored")
@@ -214,9 +214,9 @@ def formats() -> None:
     default=("auto",),
     show_default=True,
     help="An engine that `gpuqs info MODEL` lists, or all; may be given several times. auto: the engines "
-    "that are chosen for one document and for many.",
+    "that gpuqs chooses for one document and for many.",
 )
-@click.option("--rows", type=click.IntRange(0, 10**12), help="Rows to make.  [default: as many as take seconds]")
+@click.option("--rows", type=click.IntRange(0, 10**12), help="Rows to make.  [default: enough for a few seconds]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the made rows.")
 @_takes_threads("Threads to score with")
 @_takes_categories
@@ -246,7 +246,7 @@ def verify(ctx: click.Context, /, model: Path, data: Path | None, threads: int |
     "--out",
     type=click.Path(dir_okay=False, writable=True, path_type=str),
     callback=_named,
-    help="Where the tuned model goes.  [default: beside MODEL, with the ending .tuned.gpuqs, if no such file is there]",
+    help="Where the tuned model goes.  [default: next to MODEL, with the suffix .tuned.gpuqs, unless that file exists]",
 )
 @click.option(
     "--budget", type=click.FloatRange(0, 1e6), default=10.0, show_default=True, help="Seconds that measuring may take."
@@ -258,10 +258,10 @@ def verify(ctx: click.Context, /, model: Path, data: Path | None, threads: int |
     multiple=True,
     callback=_sizes,
     help="Documents that a call will have; may be given several times.  [default: 1, 10, 100, 1000, 10000; on a GPU "
-    "also 100000 and 1048576; the largest no more than there are]",
+    "also 100000 and 1048576; none above the number of documents]",
 )
 @_takes_device("Where documents will be scored")
-@_takes_threads("Most threads to score with")
+@_takes_threads("Upper limit of threads to score with")
 @_takes_categories
 @_reads_documents
 def tune(
@@ -288,12 +288,12 @@ def tune(
     _not_input(_STDOUT, model, data)
     out = output_of(model) if out is None else out
     if out == _STDOUT or names_own(out) or same("", 1, {"": out}):
-        raise click.BadParameter("standard output is where the plan is printed; name a file", param_hint="--out")
+        raise click.BadParameter("the plan is printed to standard output; name a file", param_hint="--out")
     if not out.parent.is_dir():
-        raise click.BadParameter(f"{out.parent} is no folder", param_hint="--out")
+        raise click.BadParameter(f"{out.parent} is not a folder", param_hint="--out")
     _not_input(out, model, data)
     if math.isnan(budget):
-        raise click.BadParameter("nan is no number of seconds", param_hint="--budget")
+        raise click.BadParameter("nan is not a number of seconds", param_hint="--budget")
     tune_file(model, data, out=out, budget=budget, batches=batches, categories=categories, n_threads=threads, **options)
 
 

@@ -29,6 +29,6 @@ def open_data(path: Path, forest: Forest, categories: Sequence[str] = (), **read
         raise click.UsageError(str(error)) from error
     if categories and reader.format in ("npy", "svmlight"):
         raise click.UsageError(
-            f"{path} is read as {reader.format}, which holds codes of categories: leave out --category"
+            f"{path} is read as {reader.format}, which holds codes of categories; leave out --category"
         )
     return reader

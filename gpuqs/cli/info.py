@@ -87,19 +87,19 @@ def _schema(forest: Forest) -> list[tuple[str, str]]:
     if placed:
         shown = [f"{schema.name_of(at)} {_listed(known)}" for at, known in placed[:_SHOWN_NAMES]]
         if forest.ctrs is not None:
-            shown = [f"{schema.name_of(at)} (by hashes of texts)" for at, _ in placed[:_SHOWN_NAMES]]
+            shown = [f"{schema.name_of(at)} (by hashes of strings)" for at, _ in placed[:_SHOWN_NAMES]]
         more = f"; and {len(placed) - _SHOWN_NAMES:,} columns more" if len(placed) > _SHOWN_NAMES else ""
         lines.append(("category columns", "; ".join(shown) + more))
     elif schema.in_order:
         n, shown = len(schema.in_order), [_listed(known) for known in schema.in_order[:_SHOWN_NAMES]]
         more = f"; and {n - _SHOWN_NAMES:,} more" if n > _SHOWN_NAMES else ""
-        lines.append(("category columns", f"{n:,} of a frame, in its order: {'; '.join(shown)}{more}"))
+        lines.append(("category columns", f"{n:,} of the training frame, in its order: {'; '.join(shown)}{more}"))
     if placed or schema.in_order:
         rules = schema.rules
         unseen = "refused" if rules.unseen_refused else "in no category" if rules.as_texts else "missing"
         lines.append(("unseen categories", unseen + ("; missing ones are refused" if rules.missing_refused else "")))
     if schema.missing is not None:
-        lines.append(("missing beside NaN", repr(schema.missing)))
+        lines.append(("missing besides NaN", repr(schema.missing)))
     lines.append(("absent entries", "missing" if np.isnan(schema.absent) else "0"))
     return lines
 

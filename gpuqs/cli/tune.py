@@ -31,10 +31,10 @@ def output_of(model: Path) -> Path:
         That file exists, or the model is standard input.
     """
     if str(model) == STDIN:
-        raise click.UsageError("MODEL is standard input; say with -o where the tuned model goes")
+        raise click.UsageError("MODEL is standard input; give the tuned model's file with -o")
     out = model.with_name(model.name.removesuffix(model.suffix).removesuffix(".tuned") + _SUFFIX)
     if out.exists():
-        raise click.UsageError(f"{out} exists already; say with -o where the tuned model goes")
+        raise click.UsageError(f"{out} already exists; give the tuned model's file with -o")
     return out
 
 

@@ -111,16 +111,16 @@ def lines_of(first: Disagreement, source: str) -> list[str]:
         width = max((len(name) for name in first.values), default=0)
         lines.append("  values that the tree tests:")
         lines += [f"    {name:{width}}  {value!r}" for name, value in first.values.items()]
-        lines.append("  the row's way by the tests that gpuqs read:")
+        lines.append("  the row's path through the tests that gpuqs read:")
         for step in first.path:
             way = "left" if step.left else "right"
             mark = f"   <- {source} goes the other way" if step.parts else ""
             lines.append(f"    node {step.node}: {step.feature} = {step.value!r}: {step.test}: {way}{mark}")
         lines.append(f"  exit leaf: {engine} {first.leaf}, {source} {first.their_leaf}")
         if first.path_leaf != first.leaf:
-            lines.append(f"  the way ends at leaf {first.path_leaf}: the engine, not the reader, is at fault")
+            lines.append(f"  the path ends at leaf {first.path_leaf}: the engine, not the reader, is at fault")
         if first.leaf == first.their_leaf:
             others = f" or one of the {first.among - 1} after it" if first.among > 1 else ""
-            lines.append(f"  leaf value in gpuqs: {first.leaf_value!r}; sums differ from this tree{others} on")
+            lines.append(f"  leaf value in gpuqs: {first.leaf_value!r}; sums differ starting with this tree{others}")
     lines.append(f"  raw score {first.output}: {engine} {first.score!r}, {source} {first.their_score!r}")
     return lines

@@ -132,7 +132,7 @@ def read_attribute(index: int, attribute: str) -> int:
     runtime = bindings("runtime")
     kind = getattr(runtime.cudaDeviceAttr, f"cudaDevAttr{attribute}")
     told = runtime.cudaDeviceGetAttribute(kind, index)
-    return int(checked(told, f"cuda:{index} does not tell its {attribute}"))
+    return int(checked(told, f"cuda:{index} does not report its {attribute}"))
 
 
 def _read_attributes(index: int, name: str) -> DeviceAttributes:
@@ -190,7 +190,7 @@ class CudaKernel:
         driver = bindings("driver")
         kind = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
         told = driver.cuFuncGetAttribute(kind, self.handle)
-        return int(checked(told, f"the driver does not tell {name} of {self.name}"))
+        return int(checked(told, f"the driver does not report {name} of {self.name}"))
 
     @property
     def max_dynamic_shared_size_bytes(self) -> int:
@@ -285,8 +285,8 @@ class CudaDevice:
             if error.status != _OUT_OF_MEMORY:
                 raise
             raise DeviceError(
-                f"there are no {n_bytes:,} bytes left for {what}, which takes none of CuPy's pool; "
-                "call cupy.get_default_memory_pool().free_all_blocks() before it"
+                f"there are no {n_bytes:,} bytes left for {what}, which cannot use CuPy's pool; "
+                "call cupy.get_default_memory_pool().free_all_blocks() first"
             ) from error
 
     @contextlib.contextmanager
@@ -435,12 +435,14 @@ class CudaDevice:
 
     def adopt(self, X: Any) -> Any:
         if not self.holds(X) and foreign.is_on_device(X) and not foreign.follows_streams(X):
-            self._refuse_capture("scoring an array of a library that is waited for", "pass CuPy's, or PyTorch's")
+            self._refuse_capture(
+                "scoring arrays of libraries other than CuPy and PyTorch", "pass an array of one of these"
+            )
         with self._cupy.cuda.Device(self.index):
             array = foreign.adopt(self._cupy, X)
         if array is not None and array.device.id != self.index:
             raise InputError(
-                f"X lies on cuda:{array.device.id}, the model on cuda:{self.index}; "
+                f"X is on cuda:{array.device.id}, the model on cuda:{self.index}; "
                 f"use model.to('cuda:{array.device.id}')"
             )
         return array

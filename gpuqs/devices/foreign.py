@@ -34,7 +34,7 @@ def adopt(cupy: Any, X: Any) -> Any:
     except (BufferError, NotImplementedError, TypeError, ValueError) as error:  # types that NumPy lacks
         kind = type(X)
         raise InputError(
-            f"{kind.__module__}.{kind.__qualname__} is not taken over by CuPy: {str(error)[:300]}; "
+            f"{kind.__module__}.{kind.__qualname__} cannot be shared with CuPy: {str(error)[:300]}; "
             "cast it to float32 on one device"
         ) from error
 

@@ -33,7 +33,7 @@ def version() -> tuple[int, int]:
         status, major, minor = nvrtc.nvrtcVersion()
     except RuntimeError as error:  # cuda-python loads the library at the first call
         raise DeviceError(f"GPU scoring needs NVRTC, which cannot be loaded ({error}); {_MEND}") from error
-    checked((status,), "NVRTC does not tell its version", _MEND)
+    checked((status,), "NVRTC does not report its version", _MEND)
     return major, minor
 
 
@@ -48,7 +48,7 @@ def architecture(capability: tuple[int, int]) -> int:
     """
     major, minor = capability
     own = ".".join(map(str, version()))
-    known = checked(bindings("nvrtc").nvrtcGetSupportedArchs(), "NVRTC does not tell its architectures", _MEND)
+    known = checked(bindings("nvrtc").nvrtcGetSupportedArchs(), "NVRTC does not report its architectures", _MEND)
     # Machine code runs on devices with its major number and its or a later minor number; Jetson code only on its own.
     own_number = 10 * major + minor
     fitting = [number for number in known if number // 10 == major and number <= own_number]

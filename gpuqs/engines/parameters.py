@@ -51,10 +51,10 @@ def settings(engine: str, parameters: tuple[Parameter, ...], params: Params) -> 
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise ValueError(f"engine {engine!r} has no parameter {name!r}; {has}")
         if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise TypeError(f"{name} of engine {engine!r} must be a whole number, not {value!r}")
+            raise TypeError(f"{name} of engine {engine!r} must be an integer, not {value!r}")
         parameter, number = known[name], operator.index(value)
         if not parameter.lowest <= number <= parameter.highest:
-            shown = number if abs(number) < 10**12 else "a number of that size"
+            shown = number if abs(number) < 10**12 else "a number that large"
             raise ValueError(
                 f"{name} of engine {engine!r} must be in [{parameter.lowest:,}, {parameter.highest:,}], not {shown}"
             )

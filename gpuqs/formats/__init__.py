@@ -96,7 +96,7 @@ def read_model(model: Any, *, mmap: bool = False) -> Forest:
             return forest
     kind = type(model)
     raise ModelFormatError(
-        f"not a model that is read: {_what_is_read()}", source=f"{kind.__module__}.{kind.__qualname__} object"
+        f"not a model that gpuqs reads: {_what_is_read()}", source=f"{kind.__module__}.{kind.__qualname__} object"
     )
 
 
@@ -143,7 +143,7 @@ def _reader_of(head: bytes, source: str) -> ModuleType:
     for beginning, problem in _NEARLY.items():
         if re.match(beginning, head):
             raise ModelFormatError(f"{problem}, or pass the live model itself", source=source)
-    problem = "is in no format that is read" if head else "is empty"
+    problem = "is in no format that gpuqs reads" if head else "is empty"
     raise ModelFormatError(f"{problem}: {_what_is_read()}", source=source)
 
 
@@ -156,4 +156,4 @@ def table() -> str:
 
 def _what_is_read() -> str:
     names = ", ".join(reader.NAME for reader in readers() if not reader.FEATURES["files"].startswith("none"))
-    return f"gpuqs reads files of {names}; save the model anew in one of these, or pass the live model itself"
+    return f"gpuqs reads files of {names}; save the model again in one of these, or pass the live model itself"

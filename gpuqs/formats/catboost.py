@@ -155,8 +155,9 @@ def _live_link(obj: Any, kinds: set[tuple[str, str]], forest: Forest, source: st
     if ("catboost", "CatBoostClassifier") in kinds:
         if forest.link not in _OF_CLASSES:
             raise UnsupportedModelError(
-                f"{source}: its loss ({forest.objective or 'unknown'}) is no classifier's, and what CatBoost makes of "
-                "its scores is not evaluated; save it, and load the file into a plain catboost.CatBoost for raw scores"
+                f"{source}: its loss ({forest.objective or 'unknown'}) is not a classifier's, and how CatBoost turns "
+                "its scores into classes is not evaluated; for raw scores, save the model and load the file into a "
+                "plain catboost.CatBoost"
             )
         return forest.link
     if ("catboost", "CatBoostRegressor") in kinds:
@@ -172,7 +173,7 @@ def _forest(document: Any, read_trees: Callable[[Tests, int], Trees], complete: 
     loss = _loss(info)
     if loss and loss not in _LINKS:
         raise UnsupportedModelError(
-            f"loss {loss[:100]!r} is not known to gpuqs, nor is what its scores mean; "
+            f"loss {loss[:100]!r} is not known to gpuqs, so neither is the meaning of its scores; "
             f"known are {', '.join(sorted(_LINKS))}"
         )
     features = get(document, "features_info", dict)
@@ -181,8 +182,8 @@ def _forest(document: Any, read_trees: Callable[[Tests, int], Trees], complete: 
     if listed := get(features, "ctrs", list, []):
         if not document.get("ctr_data") and _computed_no_ctrs(info):
             raise UnsupportedModelError(
-                "the model lacks the statistics of its categories (CTRs), which CatBoost's own predict needs, too: it "
-                "was trained with final_ctr_computation_mode='Skip'; train it with 'Default'"
+                "the model lacks the statistics of its categories (CTRs), without which CatBoost cannot predict "
+                "either: it was trained with final_ctr_computation_mode='Skip'; train it with 'Default'"
             )
         tables = get(document, "ctr_data", dict)
         if not complete:
@@ -256,12 +257,13 @@ def _classes(info: dict[str, Any], n_outputs: int) -> tuple[Any, ...]:
     n_classes = max(len(labels), whole(params, "classes_count", 0, _INT32_MAX, 0))
     if 1 < n_outputs < n_classes:
         raise UnsupportedModelError(
-            f"the model was told of {n_classes} classes, of which training met {n_outputs}; CatBoost gives the others "
-            "probabilities of 0, which gpuqs does not; train it without classes_count, and with class_names that occur"
+            f"the model was given {n_classes} classes, of which {n_outputs} occurred in training; CatBoost gives "
+            "the others probabilities of 0, which gpuqs does not; train it without classes_count, and with only those "
+            "class_names that occur"
         )
     told = list(map(str, get(params, "class_to_label", list, [])))
     if len(set(told)) < len(told):
-        raise ModelFormatError("tells two classes the same", field="class_to_label")
+        raise ModelFormatError("gives two classes the same label", field="class_to_label")
     if not all(isinstance(label, (str, int, float)) for label in labels):
         raise ModelFormatError("is not an array of labels", field="class_names")
     if params.get("class_label_type") == "Float":
@@ -285,7 +287,7 @@ def _scale_and_bias(document: dict[str, Any]) -> tuple[float, npt.NDArray[np.flo
         depth = len(splits_of(first, 0)) if first else 0
         bias = np.repeat(reals([pair[1]], name), max(1, n_values >> depth))
         if len(bias) > 1 and bias.any():
-            raise ModelFormatError(f"one bias for {len(bias)} outputs", field=name)
+            raise ModelFormatError(f"holds one bias for {len(bias)} outputs", field=name)
     if len(bias) == 0 or not np.isfinite([scale, *bias]).all():
         raise ModelFormatError("must be a finite scale and a finite bias for each output", field=name)
     return float(scale), bias
@@ -338,14 +340,14 @@ def _texts(info: dict[str, Any]) -> dict[int, list[str]]:
     try:
         hashes = text_hashes(texts).tolist()
     except UnicodeEncodeError:  # a lone surrogate, as JSON's escapes can write it
-        raise ModelFormatError("holds texts that no UTF-8 can write", field=name) from None
+        raise ModelFormatError("holds strings that cannot be encoded as UTF-8", field=name) from None
     of_hash: dict[int, list[str]] = {}
     for entry, text, code in zip(entries, texts, hashes, strict=True):
         if whole(entry, "hash", -_INT32_MAX - 1, 2 * _INT32_MAX + 1) % (1 << 32) != code:
-            raise ModelFormatError(f"{text[:100]!r} has another hash: the file is damaged", field=name)
+            raise ModelFormatError(f"{text[:100]!r} does not match its hash: the file is damaged", field=name)
         of_hash.setdefault(code, []).append(text)
     if len(set(texts)) < len(texts):
-        raise ModelFormatError("a text appears twice", field=name)
+        raise ModelFormatError("a string appears twice", field=name)
     return of_hash
 
 

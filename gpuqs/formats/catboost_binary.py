@@ -73,7 +73,7 @@ def _sized(data: memoryview, at: int) -> tuple[memoryview, int]:
     """A buffer that is preceded by its size, and where it ends."""
     size = int.from_bytes(data[at : at + 4], "little")
     if at + 4 + size > len(data):
-        raise ModelFormatError("is cut short, or damaged: a part of it would lie outside of the file")
+        raise ModelFormatError("is cut short, or damaged: a part of it would lie outside the file")
     return data[at + 4 : at + 4 + size], at + 4 + size
 
 
@@ -172,7 +172,7 @@ def _tables(data: memoryview) -> Iterator[tuple[str, CtrTable]]:
         buckets = buckets[: buckets.size // _BUCKET.itemsize * _BUCKET.itemsize].view(_BUCKET)
         buckets = buckets[buckets["key"] != NO_KEY]
         if len(buckets) > len(counts) or (len(buckets) and buckets["row"].max() >= len(counts)):
-            problem = f"{len(buckets)} keys for {len(counts)} rows of counts, or one that leads beyond these"
+            problem = f"{len(buckets)} keys for {len(counts)} rows of counts, or a key that points past the last row"
             raise ModelFormatError(problem, field="IndexHashRaw")
         denominator = table.number(3, "i", 0)
         yield identifier, sorted_table(buckets["key"].copy(), counts[buckets["row"]], denominator)
@@ -237,7 +237,7 @@ def _check_sizes(sizes: npt.NDArray[np.int64], n_values: int, n_outputs: int) ->
         tree = int(np.argmax(asked > n_values))
         raise ModelFormatError(f"too few values for its {sizes[tree]} splits", tree=tree, field="LeafValues")
     if asked[-1:].sum() != n_values:
-        raise ModelFormatError(f"{n_values} values, of which trees have {asked[-1:].sum()}", field="LeafValues")
+        raise ModelFormatError(f"holds {n_values} values, but the trees need {asked[-1:].sum()}", field="LeafValues")
 
 
 def _tests(places: npt.NDArray[np.int64], tree: np.ndarray, tests: Tests) -> npt.NDArray[np.int64]:
@@ -245,7 +245,7 @@ def _tests(places: npt.NDArray[np.int64], tree: np.ndarray, tests: Tests) -> npt
     wrong = (places < 0) | (places >= len(tests.table))
     if wrong.any():
         at = int(np.argmax(wrong))
-        problem = f"names split {places[at]} of {len(tests.table)}"
+        problem = f"names split {places[at]} of only {len(tests.table)}"
         raise ModelFormatError(problem, tree=int(tree[at]), field="TreeSplits")
     return tests.listed(places)
 
@@ -288,7 +288,7 @@ def _stepped(
     refuse(n_parents == 0, ": no node leads to it", "NonSymmetricStepNodes")
     refuse(n_parents > 1, ": several nodes lead to it", "NonSymmetricStepNodes")
     wrong = is_leaf & ((leaves % n_outputs != 0) | (leaves > len(values) - n_outputs))
-    problem = f" leads to value {leaves[np.argmax(wrong)]}, with which no leaf begins"
+    problem = f" leads to value {leaves[np.argmax(wrong)]}, at which no leaf begins"
     refuse(wrong, problem, "NonSymmetricNodeIdToLeafId")
 
     # Nodes stay in the file's order; leaves are put in the order of their values.

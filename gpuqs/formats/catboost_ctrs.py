@@ -53,11 +53,11 @@ def table(obj: dict[str, Any]) -> CtrTable:
     stride = whole(obj, "hash_stride", 2, 1 << 16)
     listed = get(obj, name, list)
     if len(listed) % stride:
-        raise ModelFormatError(f"{len(listed)} numbers, which are no rows of {stride}", field=name)
+        raise ModelFormatError(f"holds {len(listed)} numbers, which is not a multiple of {stride}", field=name)
     try:
         keys = np.fromiter(map(int, listed[::stride]), np.uint64, len(listed) // stride)
     except (TypeError, ValueError, OverflowError):
-        raise ModelFormatError("holds a key that is no whole number of 64 bits", field=name) from None
+        raise ModelFormatError("holds a key that is not an unsigned 64-bit integer", field=name) from None
     counts = [numbers(listed[at::stride], name, np.float64) for at in range(1, stride)]
     there = keys != NO_KEY
     denominator = whole(obj, "counter_denominator", 0, _INT32_MAX, 0)
@@ -90,10 +90,10 @@ class _Ctr(NamedTuple):
             start = self.target_border + (self.type == "Borders")
             stop = n if self.type == "Borders" else start + 1
             if start >= n:
-                raise ModelFormatError(f"tells class {start} from {n}", field="target_border_idx")
+                raise ModelFormatError(f"uses class {start}, but there are {n}", field="target_border_idx")
             good, total = counts[:, start:stop].sum(axis=1), counts.sum(axis=1)
         elif n != 1 + (self.type in MEANS):
-            raise ModelFormatError(f"{n} numbers a key in the table of a {self.type}", field="hash_stride")
+            raise ModelFormatError(f"the table of a {self.type} has {n} numbers per key", field="hash_stride")
         else:
             good = counts[:, 0]
             total = counts[:, 1] if self.type in MEANS else np.full(len(counts), float(self.table.denominator))
@@ -151,7 +151,7 @@ def read_ctrs(
             keys = np.unique(np.concatenate([table.keys for table in distinct]))
         n_values += (len(keys) + 1) * len(ctrs)
         if n_values > _FREE_VALUES + _MOST_OF_COUNT * n_counted:
-            raise ModelFormatError(f"{n_values:,} statistics of {n_counted:,} counts", field="ctr_data")
+            raise ModelFormatError(f"too many ({n_values:,}) statistics of {n_counted:,} counts", field="ctr_data")
         values = np.stack([ctr.values(keys) for _, ctr in ctrs], axis=1)
         projections.append(Projection(*elements, keys, np.ascontiguousarray(values)))
         for number, _ in ctrs:
@@ -192,9 +192,9 @@ def refuse_lost_tables(listed: list[Any], params: dict[str, Any], *, several_tar
     elif isinstance(options, dict):
         why = "the same type with several TargetBorderCount"
     else:
-        why = "a model that does not say how it was trained, as sum_models makes them"
+        why = "a model that does not record how it was trained, such as one made by sum_models,"
     raise UnsupportedModelError(
-        f"statistics of categories (CTRs) of {why} are not evaluated: CatBoost's JSON may lack some of their tables; "
+        f"statistics of categories (CTRs) of {why} are not evaluated, as CatBoost's JSON may lack their tables; "
         'save the model in its binary form, which has them all: model.save_model("model.cbm")'
     )
 

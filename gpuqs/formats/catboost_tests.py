@@ -109,7 +109,7 @@ class Tests:
             raise UnsupportedModelError(f"tree {tree}: splits of type {kind[:100]!r} are not evaluated")
         if at >= len(self.table) or self.table[at] != key:
             raise ModelFormatError(
-                "names another test than the split itself: the file is damaged", tree=tree, field="split_index"
+                "names a different test than the split itself: the file is damaged", tree=tree, field="split_index"
             )
         return self._number_of(key)
 
@@ -153,7 +153,7 @@ class Tests:
                     codes[value] += range(len(order), len(order) + len(spellings))
                     order += spellings
             if are_hashes(order):
-                raise UnsupportedModelError(f"categories as {order[0]!r} are not told from hashes; call them otherwise")
+                raise UnsupportedModelError(f"categories such as {order[0]!r} look like hashes; rename them")
             self._coded[index] = tuple(order), codes
         return self._coded[index]
 
@@ -188,7 +188,7 @@ class Tests:
 def border(value: Any, name: str, tree: int | None = None) -> float:
     """A border, as the float32 that CatBoost compares with."""
     if not isinstance(value, (int, float)):
-        raise ModelFormatError("is missing, or is no number", tree=tree, field=name)
+        raise ModelFormatError("is missing, or is not a number", tree=tree, field=name)
     try:
         rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
     except (OverflowError, struct.error):  # the latter for integers beyond float64
@@ -214,7 +214,7 @@ def tests_of_borders(kind: str, lists: dict[int, list[Any]]) -> list[Key]:
     with np.errstate(over="ignore"):
         rounded = given.astype(np.float32)
     if np.isnan(given).any() or not np.array_equal(np.isinf(given), np.isinf(rounded)):
-        raise ModelFormatError("border is NaN, or no float32", field="borders")
+        raise ModelFormatError("border is NaN, or outside float32", field="borders")
     number = np.repeat(np.fromiter(lists, np.int64, len(lists)), [len(of_one) for of_one in lists.values()])
     if ((rounded[1:] < rounded[:-1]) & (number[1:] == number[:-1])).any():
         raise ModelFormatError("do not ascend", field="borders")

@@ -104,7 +104,7 @@ def json_trees(document: dict[str, Any], tests: Tests, n_outputs: int) -> Trees:
     """The trees of a JSON file's document, whose list is emptied as it is read."""
     symmetric = "trees" not in document
     if not symmetric and "oblivious_trees" in document:
-        raise ModelFormatError("stands beside oblivious_trees: the file is damaged", field="trees")
+        raise ModelFormatError("is present together with oblivious_trees: the file is damaged", field="trees")
     trees = get(document, "oblivious_trees" if symmetric else "trees", list)
     return (_symmetric_trees if symmetric else _nested_trees)(trees, tests, n_outputs)
 

@@ -90,8 +90,8 @@ def canonical_tests(
         odd = [number for number in equal if not (0 <= number < _MAX_EQUAL and number == int(number))]
         if odd:
             raise UnsupportedModelError(
-                f"tree {tree}, node {node}: tests x {operator[node]} {odd[0]!r}; equality is supported with whole "
-                f"numbers from 0 to {_MAX_EQUAL - 1} alone: number the categories like that, or test with <="
+                f"tree {tree}, node {node}: tests x {operator[node]} {odd[0]!r}; equality is supported only with "
+                f"integers from 0 to {_MAX_EQUAL - 1}; number the categories like that, or test with <="
             )
         n_words += int(max(equal)) // 32 + 1
         if n_words > MAX_WORDS:

@@ -22,7 +22,7 @@ _REQUIRED: Final = object()
 _MOST_DIGITS: Final = 1000
 #: A depth of nesting that no model needs.
 _DEEP: Final = 100
-_KINDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a text", bool: "true or false"}
+_KINDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a string", bool: "true or false"}
 
 
 def parse_json(
@@ -58,7 +58,7 @@ def parse_json(
     except ModelFormatError:
         raise
     except ValueError as error:  # malformed JSON, bytes that are not UTF-8, numbers of thousands of digits
-        raise ModelFormatError(f"is no JSON, or is truncated or damaged: {str(error)[:200]}") from None
+        raise ModelFormatError(f"is not JSON, or is truncated or damaged: {str(error)[:200]}") from None
 
 
 def rounded_once(text: str) -> float:
@@ -99,7 +99,7 @@ def _condensed(condensed: Callable[[dict[str, Any]], Any], pairs: list[tuple[str
 def get(obj: Any, key: str, kind: type, default: Any = _REQUIRED, *, tree: int | None = None) -> Any:
     """``obj[key]``, which must be of ``kind`` (a key of `_KINDS`); ``default`` if it is absent."""
     if not isinstance(obj, dict):
-        raise ModelFormatError("is not inside of an object: the file is damaged", tree=tree, field=key)
+        raise ModelFormatError("is not inside an object: the file is damaged", tree=tree, field=key)
     value = obj.get(key, default)
     if value is _REQUIRED:
         raise ModelFormatError("is missing: the file is damaged, or holds another kind of model", tree=tree, field=key)
@@ -120,7 +120,7 @@ def whole(
 ) -> int:
     """``obj[key]`` as an integer in ``[low, high]``; a string of digits is one, too."""
     if not isinstance(obj, dict):
-        raise ModelFormatError("is not inside of an object: the file is damaged", tree=tree, field=key)
+        raise ModelFormatError("is not inside an object: the file is damaged", tree=tree, field=key)
     value = obj.get(key, default)
     if isinstance(value, str):
         try:
@@ -128,7 +128,7 @@ def whole(
         except ValueError:  # not a number, or one of thousands of digits
             value = None
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ModelFormatError(f"must be a whole number in [{low}, {high}]", tree=tree, field=key)
+        raise ModelFormatError(f"must be an integer in [{low}, {high}]", tree=tree, field=key)
     return value
 
 
@@ -137,12 +137,12 @@ def numbers(value: Any, field: str, dtype: npt.DTypeLike, *, tree: int | None = 
     dtype = np.dtype(dtype)
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f" and dtype.kind == "i":
-            raise ModelFormatError("is not an array of whole numbers of 64 bits", tree=tree, field=field)
+            raise ModelFormatError("is not an array of 64-bit integers", tree=tree, field=field)
     elif isinstance(value, list):
         try:
             value = np.frombuffer(array("q" if dtype.kind == "i" else "d", value), f"{dtype.kind}8")
         except (TypeError, OverflowError):
-            kind = "whole numbers of 64 bits" if dtype.kind == "i" else "numbers"
+            kind = "64-bit integers" if dtype.kind == "i" else "numbers"
             raise ModelFormatError(f"is not an array of {kind}", tree=tree, field=field) from None
     else:
         raise ModelFormatError("is not an array", tree=tree, field=field)

@@ -102,7 +102,7 @@ class Table:
     def _count(self, n_bytes: int) -> None:
         self._left[0] -= n_bytes
         if self._left[0] < 0:
-            raise ModelFormatError("is damaged: parts of it stand for too many others")
+            raise ModelFormatError("is damaged: too many of its parts share the same bytes")
 
     def _field(self, field: int) -> int | None:
         at = 4 + 2 * field
@@ -116,4 +116,4 @@ class Table:
 
     @staticmethod
     def _outside() -> ModelFormatError:
-        return ModelFormatError("is damaged, or cut short: a part of it would lie outside of the file")
+        return ModelFormatError("is damaged, or cut short: a part of it would lie outside the file")

@@ -127,10 +127,10 @@ class _Reader:
     def _tokens(self, name: str, count: int) -> list[str]:
         text = self.texts.get(name)
         if text is None:
-            raise ModelFormatError("is missing; save or copy the model anew", tree=self.tree, field=name)
+            raise ModelFormatError("is missing; save or copy the model again", tree=self.tree, field=name)
         tokens = text.split()
         if len(tokens) != count:
-            problem = f"holds {len(tokens)} values, not {count}; save or copy the model anew"
+            problem = f"holds {len(tokens)} values, not {count}; save or copy the model again"
             raise ModelFormatError(problem, tree=self.tree, field=name)
         return tokens
 

@@ -122,8 +122,8 @@ def from_object(obj: Any) -> Forest | None:
         return None
     if not hasattr(obj, "model_to_string"):
         raise UnsupportedModelError(
-            "lightgbm.Booster: LightGBM before 2.2 gives no text of a live model; call save_model('model.txt'), and "
-            "load that file"
+            "lightgbm.Booster: LightGBM before 2.2 cannot return the text of a live model; call "
+            "save_model('model.txt'), and load that file"
         )
     refuse_own_methods(obj, "lightgbm", _METHODS)
     try:
@@ -131,7 +131,7 @@ def from_object(obj: Any) -> Forest | None:
     except (TypeError, ValueError) as error:  # from json, for categories such as times and intervals
         raise UnsupportedModelError(
             f"lightgbm.Booster: LightGBM cannot write the categories of its training frame ({error}); train with "
-            "categories that are texts or numbers"
+            "categories that are strings or numbers"
         ) from error
     forest = _with_whole_sigmoid(read(text.encode(), "lightgbm.Booster"), obj)
     if is_estimator:  # scikit-learn's checks of its arrays come first
@@ -196,14 +196,14 @@ def _read(data: bytes) -> Forest:
     if b"\r\n" in data[:64]:
         data = data.replace(b"\r\n", b"\n")
     if (nul := data.find(b"\0")) != -1:  # LightGBM would take it for the text's end
-        raise ModelFormatError(f"byte {nul} of the text is NUL; save or copy the model anew")
+        raise ModelFormatError(f"byte {nul} of the text is NUL; save or copy the model again")
     first = data.find(b"\nTree=")
     ends = (data.find(marker, max(first, 0)) for marker in _END_OF_TREES)
     end = next((place for place in ends if place != -1), -1)
     if end == -1:
-        raise ModelFormatError("the file is cut short: no line 'end of trees'; save or copy the model anew")
+        raise ModelFormatError("the file is cut short: no line 'end of trees'; save or copy the model again")
     if b"=" in _SECTION.split(data[end:], 1)[0]:  # LightGBM goes by tree_sizes, or reads on
-        raise ModelFormatError("holds fields behind the line 'end of trees'; save or copy the model anew")
+        raise ModelFormatError("holds fields after the line 'end of trees'; save or copy the model again")
     _check_tail(data[end:], re.search(rb"\nversion=v[34]\s", data[:first]) is not None)
     header = _Header(data[: first if first != -1 else end], data[end:].partition(_PANDAS)[2])
     trees = _Trees()
@@ -225,7 +225,7 @@ def _check_tail(tail: bytes, recent: bool) -> None:
     cut |= _PANDAS not in tail and last.startswith(b"pandas_") and _PANDAS[1:].startswith(last)
     if cut or (_PANDAS in tail and not categories.strip()):
         raise ModelFormatError(
-            "the file is cut short behind its trees, where parameters and categories are; save or copy the model anew"
+            "the file is cut short after its trees, where parameters and categories are; save or copy the model again"
         )
 
 
@@ -251,7 +251,7 @@ class _Header:
         text = one_spaced(self.fields.get(b"feature_names", b"").rstrip(b"\r"))  # names may hold tabs
         if text and n_words(text) != self.n_features:
             raise ModelFormatError(
-                f"{n_words(text)} names for {self.n_features} features; save or copy the model anew",
+                f"{n_words(text)} names for {self.n_features} features; save or copy the model again",
                 field="feature_names",
             )
         names = tuple(text.decode(errors="replace").split(" ")) if text else ()
@@ -266,7 +266,7 @@ class _Header:
         n_trees = n_words(text)
         if n_trees != len(starts):
             raise ModelFormatError(
-                f"lists {n_trees} trees but the file holds {len(starts)}; save or copy the model anew "
+                f"lists {n_trees} trees but the file holds {len(starts)}; save or copy the model again "
                 "(or, where it was edited by hand, delete the line tree_sizes)",
                 field="tree_sizes",
             )
@@ -316,7 +316,7 @@ class _Trees:
             text = data[at + 1 : following if following != -1 else end]
             tree = len(self.n_leaves)
             if following != -1 and not text.endswith((b"\n", b"\r")):
-                problem = "ends without a blank line, and LightGBM leaves out the next ones; put one there"
+                problem = "ends without a blank line, so LightGBM would skip the trees that follow; add one"
                 raise ModelFormatError(problem, tree=tree)
             self.starts.extend([at])
             self._read_tree(tree_fields(text, tree, sized))
@@ -349,14 +349,14 @@ class _Trees:
             number = fields[b"Tree"][:20].decode(errors="replace")
             raise ModelFormatError(
                 f"is numbered {number!r}: the trees before it are missing or out of order; "
-                "save or copy the model anew",
+                "save or copy the model again",
                 tree=tree,
                 field="Tree",
             )
         if b"num_cat" not in fields and b"num_leaves" in fields:
             raise ModelFormatError(
                 "is missing: the file is cut or from a LightGBM before 2.0.5, whose models today's "
-                "LightGBM does not read either; train anew and save with LightGBM 2.1 or later",
+                "LightGBM does not read either; train again and save with LightGBM 2.1 or later",
                 tree=tree,
                 field="num_cat",
             )
@@ -481,8 +481,8 @@ def _link(objective: str) -> tuple[str, float]:
     link = _LINK_OF_OBJECTIVE.get(name)
     if link is None:
         raise UnsupportedModelError(
-            f"objective {name[:40]!r} is not known to gpuqs, nor is what its scores mean; to read the model for "
-            "its raw scores, delete the line objective= from the file"
+            f"objective {name[:40]!r} is not known to gpuqs, so neither is the meaning of its scores; to read "
+            "the model for its raw scores, delete the line objective= from the file"
         )
     if link == "identity" and "sqrt" in options:
         return "sqrt_signed", 1.0
@@ -510,7 +510,7 @@ def _category_lists(text: bytes) -> tuple[tuple[Any, ...], ...]:
         lists = ((None,),)
     if not all(isinstance(value, (str, int, float)) for values in lists for value in values):
         raise ModelFormatError(
-            "is not a JSON array of arrays of values; train with categories that are texts or numbers",
+            "is not a JSON array of arrays of values; train with categories that are strings or numbers",
             field="pandas_categorical",
         )
     return lists

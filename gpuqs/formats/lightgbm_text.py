@@ -36,15 +36,15 @@ def tree_fields(text: bytes, tree: int, sized: bool) -> dict[bytes, bytes]:
     fields = _by_key(lines)
     if (alone := next((line for line in lines if b"=" not in line), None)) is not None:
         shown = f"line {alone[:20].decode(errors='replace')!r} has no '='" if alone else "holds a blank line"
-        raise ModelFormatError(f"{shown}, where LightGBM stops reading; save or copy the model anew", tree=tree)
+        raise ModelFormatError(f"{shown}, where LightGBM stops reading; save or copy the model again", tree=tree)
     if len(fields) < len(lines):
-        raise ModelFormatError("a field is there twice; save or copy the model anew", tree=tree)
+        raise ModelFormatError("a field appears twice; save or copy the model again", tree=tree)
     return fields
 
 
 def _lines(text: bytes, most: int, tree: int | None = None) -> list[bytes]:
     if text.count(b"\n") > most:
-        raise ModelFormatError(f"more than {most} lines; save or copy the model anew", tree=tree)
+        raise ModelFormatError(f"more than {most} lines; save or copy the model again", tree=tree)
     return text.split(b"\n")
 
 
@@ -56,7 +56,7 @@ def needed(fields: dict[bytes, bytes], name: str, tree: int | None) -> bytes:
     """A header's or tree's field; a missing one is a `ModelFormatError`."""
     text = fields.get(name.encode())
     if text is None:
-        raise ModelFormatError("is missing; save or copy the model anew", tree=tree, field=name)
+        raise ModelFormatError("is missing; save or copy the model again", tree=tree, field=name)
     return text
 
 
@@ -67,7 +67,7 @@ def count(fields: dict[bytes, bytes], name: str, lowest: int, highest: int, tree
     if not (text.isdigit() and len(text) < 20 and lowest <= int(text) <= highest):
         shown = text[:20].decode(errors="replace")
         raise ModelFormatError(
-            f"is {shown!r}, not a whole number in [{lowest}, {highest}]", tree=tree, field=name
+            f"is {shown!r}, not an integer in [{lowest}, {highest}]", tree=tree, field=name
         )
     return int(text)
 

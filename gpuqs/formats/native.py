@@ -70,7 +70,7 @@ _DTYPES: Final = {name: np.dtype(array.dtype).newbyteorder("<").str for name, ar
 #: Arrays that files may lack. All others are needed for their lengths or for the scores.
 _LINEAR: Final = ("linear_offsets", "linear_feature", "linear_coefficient")
 _MAY_LACK: Final = ("iteration_starts", "leaf_id", "category_offsets", "category_words", *_LINEAR)
-_KINDS: Final = {int: "a whole number of 32 bits", str: "a text", bool: "true or false", float: "a finite number"}
+_KINDS: Final = {int: "a 32-bit integer", str: "a string", bool: "true or false", float: "a finite number"}
 #: A Forest's fields of those types, and the type of each in the header.
 _FIELDS: Final = {
     field.name: kind for field in dataclasses.fields(Forest) for kind in _KINDS if field.type == kind.__name__
@@ -120,7 +120,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
     if os.path.isfile(path) and os.path.getsize(path) and os.access(path, os.R_OK):
         with open(path, "rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
-                problem = "holds no model in gpuqs's format; save under another name, or remove it first"
+                problem = "is not a model in gpuqs's format; save under another name, or remove it first"
                 raise FileExistsError(errno.EEXIST, problem, os.fspath(path))
 
 
@@ -189,7 +189,7 @@ def _plain(values: tuple[Any, ...], what: str) -> list[str | int | float | bool]
     for value, given in zip(plain, values, strict=True):
         if not isinstance(value, (str, int, float)) or isinstance(given, (np.datetime64, np.timedelta64)):
             raise UnsupportedModelError(
-                f"a {what} is a {type(given).__qualname__}; only texts, numbers and truth values can be saved: "
+                f"a {what} is a {type(given).__qualname__}; only strings, numbers and booleans can be saved; "
                 "train with one of those"
             )
     return plain
@@ -280,21 +280,21 @@ def check_size(head: bytes, n_bytes: int, source: str) -> None:
 def _preamble(head: bytes | memoryview, n_bytes: int) -> tuple[int, int]:
     """The length of the header and the checksum of a file of ``n_bytes`` bytes."""
     if len(head) < _PREAMBLE.size:
-        raise ModelFormatError("the file is cut short; save or copy the model anew")
+        raise ModelFormatError("the file is cut short; save or copy the model again")
     magic, version, n_header, size, crc, _ = _PREAMBLE.unpack_from(head)
     if magic != MAGIC:
-        raise ModelFormatError("does not begin as a model of gpuqs does")
+        raise ModelFormatError("does not begin like a gpuqs model")
     if not 1 <= version <= VERSION:
         raise ModelFormatError(
-            f"is in version {version} of the format, and this gpuqs reads versions 1 to {VERSION} alone: "
-            "upgrade gpuqs, or save or copy the model anew if it was not written by a newer one",
+            f"is in version {version} of the format, but this gpuqs reads only versions 1 to {VERSION}; "
+            "upgrade gpuqs if a newer one wrote it, else save or copy the model again",
             field="version",
         )
     if n_bytes < size:
-        problem = f"the file is cut short: {n_bytes:,} bytes of {size:,}; save or copy the model anew"
+        problem = f"the file is cut short: {n_bytes:,} bytes of {size:,}; save or copy the model again"
         raise ModelFormatError(problem)
     if n_bytes > size:
-        problem = f"the file is damaged: {n_bytes:,} bytes, not {size:,}; save or copy the model anew"
+        problem = f"the file is damaged: {n_bytes:,} bytes, not {size:,}; save or copy the model again"
         raise ModelFormatError(problem)
     return n_header, crc
 
@@ -302,7 +302,7 @@ def _preamble(head: bytes | memoryview, n_bytes: int) -> tuple[int, int]:
 def _read(data: memoryview, in_place: tuple[str, ...]) -> Forest:
     n_header, crc = _preamble(data, len(data))
     if crc32(data[_CRC.stop :], crc32(data[: _CRC.start])) != crc:
-        raise ModelFormatError("the file is damaged: its checksum is wrong; save or copy the model anew")
+        raise ModelFormatError("the file is damaged: its checksum is wrong; save or copy the model again")
     header_end = _PREAMBLE.size + n_header
     if header_end > len(data):
         raise ModelFormatError("the header is longer than the file")
@@ -342,7 +342,7 @@ def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) 
         shape, offset = get(entry, "shape", list), entry.get("offset")
         sound = len(shape) == n_dimensions and all(type(n) is int and n >= 0 for n in (*shape, offset))
         if not sound or 0 in shape[1:]:  # rows of any number would take no bytes
-            raise ModelFormatError("has no sound shape and offset", field=name)
+            raise ModelFormatError("has an invalid shape or offset", field=name)
         size = prod(shape) * np.dtype(dtype).itemsize
         if offset % _ALIGNMENT or offset + size > len(data):
             raise ModelFormatError("lies outside the file, or is not aligned", field=name)
@@ -355,7 +355,7 @@ def _arrays(data: memoryview, table: dict[str, Any], in_place: tuple[str, ...]) 
         arrays[name] = values.astype(native, copy=name not in in_place)
     for (_, stop, before), (start, _, name) in pairwise(sorted(places)):
         if start < stop:
-            raise ModelFormatError(f"lies over {before!r}", field=name)
+            raise ModelFormatError(f"overlaps {before!r}", field=name)
     return arrays
 
 
@@ -383,7 +383,7 @@ def _field(fields: dict[str, Any], name: str, kind: type) -> Any:
 def _schema(fields: dict[str, Any]) -> Schema:
     library, absent = _field(fields, "library", str), _field(fields, "absent", str)
     if library not in RULES:
-        raise ModelFormatError("is not a library that is known", field="library")
+        raise ModelFormatError("is not a library that gpuqs knows", field="library")
     if absent not in ("missing", "zero"):
         raise ModelFormatError("is neither 'missing' nor 'zero'", field="absent")
     missing = _number(text, "missing") if (text := get(fields, "missing", str, "")) else None
@@ -415,5 +415,5 @@ def _number(text: str, name: str) -> float:
 
 def _values(items: Any, name: str, kinds: type | tuple[type, ...] = (str, int, float)) -> tuple[Any, ...]:
     if not isinstance(items, list) or not all(isinstance(item, kinds) for item in items):
-        raise ModelFormatError("is not an array of texts, numbers and truth values", field=name)
+        raise ModelFormatError("is not an array of strings, numbers and booleans", field=name)
     return tuple(items)

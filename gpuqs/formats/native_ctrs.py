@@ -59,7 +59,7 @@ def read(fields: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Ctrs:
         n_keys, n_ctrs = whole(item, "n_keys", 0, _MOST), whole(item, "n_ctrs", 1, _MOST)
         n_values = (n_keys + 1) * n_ctrs
         if key + n_keys > len(keys) or value + n_values > len(values):
-            raise ModelFormatError("has more keys, or values, than there are", field="ctrs")
+            raise ModelFormatError("needs more keys or values than the arrays hold", field="ctrs")
         projections.append(
             Projection(
                 tuple(map(_whole, get(item, "categories", list))),
@@ -71,11 +71,11 @@ def read(fields: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Ctrs:
         )
         key, value = key + n_keys, value + n_values
     if key < len(keys) or value < len(values):
-        raise ModelFormatError("has fewer keys, or values, than there are", field="ctrs")
+        raise ModelFormatError("uses fewer keys or values than the arrays hold", field="ctrs")
     codes = {}
     for column, hashes in _rows(fields, "codes", 2):
         if not isinstance(hashes, list):
-            raise ModelFormatError("holds hashes that are no array", field="codes")
+            raise ModelFormatError("holds hashes that are not an array", field="codes")
         codes[_whole(column)] = tuple(map(_whole, hashes))
     return Ctrs(whole(fields, "n_given", 0, _MOST), codes, tuple(projections))
 
@@ -89,7 +89,7 @@ def _rows(obj: dict[str, Any], name: str, length: int) -> list[list[Any]]:
 
 def _whole(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 32:
-        raise ModelFormatError("holds something other than whole numbers of 32 bits", field="ctrs")
+        raise ModelFormatError("holds something other than unsigned 32-bit integers", field="ctrs")
     return value
 
 

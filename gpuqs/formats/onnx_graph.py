@@ -82,12 +82,12 @@ def find_ensemble(model: Any) -> Ensemble:
         raise UnsupportedModelError(
             f"the graph must have one tree ensemble and no functions; it has {len(found)} tree ensembles among its "
             f"nodes {', '.join(kinds)[:200]!r} and {len(model.functions)} functions; if gpuqs reads the "
-            "estimator that was converted (gpuqs.from_model) or its library's own file, take that"
+            "estimator that was converted (gpuqs.from_model) or its library's own file, use that instead"
         )
     node = found[0]
     if node.op_type not in _OPERATORS:
         raise UnsupportedModelError(
-            f"operator {node.op_type[:40]!r} is not evaluated, only {' and '.join(_OPERATORS)} are; export "
+            f"operator {node.op_type[:40]!r} is not evaluated, only {' and '.join(_OPERATORS)}; export "
             f"with target_opset={{'': 18, '{_ML}': 3}}"
         )
     if len(node.input) != 1 or not 1 <= len(node.output) <= 2:
@@ -110,7 +110,7 @@ def _check_texts(model: Any) -> None:
     except UnicodeDecodeError:
         sound = False
     if not sound:
-        raise ModelFormatError("a name is no UTF-8 text: the file is damaged", field="graph")
+        raise ModelFormatError("a name is not UTF-8 text: the file is damaged", field="graph")
 
 
 def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, str, str], int | None]:
@@ -126,7 +126,7 @@ def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, st
         elif maker.op_type != "Identity" or maker.domain not in ("", "ai.onnx"):
             raise UnsupportedModelError(
                 f"node {maker.op_type[:40]!r} changes the documents before the trees see them, which is not "
-                "evaluated; export the trees alone, and do that to the documents yourself"
+                "evaluated; export only the trees, and apply that node to the documents yourself"
             )
     name = _start(before, node.input[0])
     if name is None or len(known) != 1 or name not in known:
@@ -137,8 +137,9 @@ def _input(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[tuple[str, st
     kind = known[name].elem_type
     if kind not in _INPUT_TYPES or not {*casts} <= {FLOAT, DOUBLE}:
         raise UnsupportedModelError(
-            f"input {name[:40]!r} is of TensorProto.DataType {kind}, and is cast to {casts or 'no other'}; supported "
-            f"are {', '.join(f'{text} ({number})' for number, text in _INPUT_TYPES.items())}, cast to float or double"
+            f"input {name[:40]!r} is of TensorProto.DataType {kind}, and is cast to {casts or 'no other type'}; "
+            "supported are "
+            f"{', '.join(f'{text} ({number})' for number, text in _INPUT_TYPES.items())}, cast to float or double"
         )
     chain = [kind, *casts]
     compares = "float64" if chain[-1] == DOUBLE else "float32"
@@ -170,18 +171,18 @@ def _outputs(graph: Any, node: Any, makers: dict[str, Any]) -> tuple[str, bool]:
             made = _after(maker, link, end == labels, ones)
             if made is None:
                 raise UnsupportedModelError(
-                    f"node {maker.op_type[:40]!r} after the trees changes what they give, which is not evaluated; take "
-                    "the model from the library that trained it, or have the graph give what the trees give: "
+                    f"node {maker.op_type[:40]!r} after the trees changes their output, which is not evaluated; load "
+                    "the model as its training library saved it, or make the graph return the trees' output: "
                     f"del model.graph.output[:]; model.graph.output.add(name={scores[:500]!r})"
                 )
             link = made
         if end not in node.output:
-            raise ModelFormatError(f"{output.name[:40]!r} is not made of what the trees give", field="graph.output")
+            raise ModelFormatError(f"{output.name[:40]!r} is not computed from the trees' output", field="graph.output")
         if end == scores and link != "class":
             links.add(link)
         largest |= end == scores and link == "class"
     if len(links) > 1 or not of_trees:
-        raise UnsupportedModelError(f"the graph gives {len(links)} kinds of scores, but must give one: export it again")
+        raise UnsupportedModelError(f"the graph returns {len(links)} kinds of scores, not one; export it again")
     return links.pop() if links else "identity", largest
 
 
@@ -235,7 +236,7 @@ def _upstream(
             return
         maker = makers.get(name)
         if maker is None:
-            raise ModelFormatError(f"{name[:40]!r} is made by no node", field="graph")
+            raise ModelFormatError(f"{name[:40]!r} is not an output of any node", field="graph")
         yield maker
         inputs = _inputs(maker, ones)
         if len(inputs) != 1:

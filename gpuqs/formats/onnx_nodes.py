@@ -74,7 +74,7 @@ class Attributes:
                 return np.array(listed or (), np.float32).astype(self.dtype)
         name = f"{name}_as_tensor"
         if listed:
-            raise ModelFormatError("stands beside the list of the same name", field=name)
+            raise ModelFormatError("is given together with the list of the same name", field=name)
         kind = _TENSORS.get(tensor.data_type)
         if kind is None or np.dtype(kind) != self.dtype:
             raise ModelFormatError(f"has element type {tensor.data_type}, where {self.dtype} should be", field=name)
@@ -82,7 +82,7 @@ class Attributes:
             raise ModelFormatError("lies in another file; save the model as one file", field=name)
         held = tensor.float_data if kind == "<f4" else tensor.double_data
         if tensor.raw_data and (len(tensor.raw_data) % self.dtype.itemsize or len(held)):
-            raise ModelFormatError("holds bytes that are no numbers", field=name)
+            raise ModelFormatError("holds bytes that do not form numbers", field=name)
         values = np.frombuffer(tensor.raw_data, kind) if tensor.raw_data else np.array(held, kind)
         if list(tensor.dims) != [len(values)]:
             raise ModelFormatError(f"holds {len(values)} values, not {list(tensor.dims)[:8]}", field=name)
@@ -139,7 +139,7 @@ class Nodes:
         apart = np.flatnonzero(self._tree_ids[1:] == self._tree_ids[:-1])
         if len(apart):
             tree = int(self._tree_order[apart[0] + 1])
-            raise ModelFormatError("its nodes are apart from each other", tree=tree, field="nodes_treeids")
+            raise ModelFormatError("nodes are not contiguous", tree=tree, field="nodes_treeids")
         self._node_ids = np.unique(ids)
         keys = self.tree * len(self._node_ids) + np.searchsorted(self._node_ids, ids)
         self._order = np.argsort(keys, kind="stable")
@@ -169,7 +169,7 @@ class Nodes:
             for name in ("nodes_truenodeids", "nodes_falsenodeids")
         )
         for name, child in (("nodes_truenodeids", self._true), ("nodes_falsenodeids", self._false)):
-            self._refuse(~self.leaf & (child < 0), "child is no node of the tree", name)
+            self._refuse(~self.leaf & (child < 0), "child is not a node of the tree", name)
         self._also_equal: dict[int, list[float]] = {}
         self._kept = self._without_chains()
 
@@ -229,7 +229,7 @@ class Nodes:
         at = np.minimum(np.searchsorted(self._tree_ids, tree_id), len(self._tree_ids) - 1)
         node = np.where(self._tree_ids[at] == tree_id, self.find(self._tree_order[at], node_id), -1)
         if not (self.leaf[node] & (node >= 0)).all():
-            raise ModelFormatError("a weight belongs to no leaf", field=f"{prefix}_nodeids")
+            raise ModelFormatError("a weight does not belong to a leaf", field=f"{prefix}_nodeids")
         if not len(value) or ((output < 0) | (output >= n_outputs)).any():
             raise ModelFormatError(f"is empty, or holds numbers outside of [0, {n_outputs})", field=f"{prefix}_ids")
         key = node * n_outputs + output

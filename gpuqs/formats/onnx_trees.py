@@ -106,7 +106,7 @@ def read(data: bytes | memoryview, source: str) -> Forest:
         model = onnx.ModelProto.FromString(bytes(data))
     except (DecodeError, UnicodeDecodeError) as error:  # the latter from protobuf without compiled modules
         raise ModelFormatError(
-            f"is no ONNX model, or is truncated or damaged: {str(error)[:200]}", source=source
+            f"is not an ONNX model, or is truncated or damaged: {str(error)[:200]}", source=source
         ) from None
     return _forest(model, source)
 
@@ -177,8 +177,8 @@ def _fields_of(ensemble: Ensemble) -> dict[str, Any]:
 
 def _unsupported(what: str) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"{what} is not evaluated as onnxruntime does it; export the trees anew without it, or load the "
-        "model as the library that trained it saved it"
+        f"{what} is not evaluated the way onnxruntime does; export the trees again without it, or load the "
+        "model as its training library saved it"
     )
 
 
@@ -204,7 +204,7 @@ def _targets(
     if len(base) not in (0, n):
         raise ModelFormatError(f"holds {len(base)} values for {n} targets", field="base_values")
     if n > 1 and not np.isin(np.flatnonzero(base), _always(nodes, weights, n)).all():
-        raise _unsupported("base_values of a target for which a document may meet no weight")
+        raise _unsupported("base_values of a target for which a document may reach no weight")
     if n > 1 and post == "SOFTMAX_ZERO":
         raise _unsupported(f"post_transform {post}")
     link = {"LOGISTIC": "sigmoid", "SOFTMAX": "softmax"}.get(post, "identity") if n > 1 else "identity"
@@ -220,16 +220,16 @@ def _two_classes(
     if columns == [0, 1]:
         return _both_classes(nodes, weights, labels, base, post)
     if len(base) > 1 or (columns == [1] and base.any()):
-        raise _unsupported(f"{len(base)} base_values beside weights of class id {columns[0]} alone")
+        raise _unsupported(f"{len(base)} base_values with weights of only class id {columns[0]}")
     if columns == [1] and post == "SOFTMAX_ZERO":
         raise _unsupported(f"post_transform {post}")
     if base.any() and not len(_always(nodes, weights, 2)):
-        raise _unsupported("base_values of a class for which a document may meet no weight")
+        raise _unsupported("base_values of a class for which a document may reach no weight")
     link = "sigmoid" if post == "LOGISTIC" or (columns == [1] and post == "SOFTMAX") else "identity"
     # Weights none of which is negative count as probabilities: the second class is chosen if it has more than 1/2.
     probabilities = not (weights.value < 0).any()
     if probabilities and link == "sigmoid":
-        raise _unsupported(f"post_transform {post} beside weights none of which is negative")
+        raise _unsupported(f"post_transform {post} with no negative weights")
     rule = "value" if probabilities else "raw"
     return {"n_outputs": 1, "base_score": base, "link": link, "classes": labels, "class_rule": rule}
 

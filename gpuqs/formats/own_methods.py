@@ -52,13 +52,13 @@ def refuse_own_methods(obj: Any, package: str, names: Iterable[str]) -> None:
             base = next((base.__name__ for base in kind.__mro__ if _package(base.__module__) == package), package)
             patched = _package(owner.__module__) == package and strangers
             mend = (
-                f"{', '.join(sorted(strangers))} put it there: undo that (as mlflow.autolog(disable=True) does), or "
+                f"{', '.join(sorted(strangers))} put it there; undo that (as mlflow.autolog(disable=True) does), or "
                 "pass the estimator's booster or its file, where it has one"
                 if patched
-                else "pass an estimator of that class itself"
+                else "pass an instance of that class itself"
             )
             raise UnsupportedModelError(
-                f"{_package(kind.__module__)}.{kind.__name__}: has a member {name} of its own, so that it may "
+                f"{_package(kind.__module__)}.{kind.__name__}: has its own {name}, so it may "
                 f"predict something other than {base} does; {mend}"
             )
 

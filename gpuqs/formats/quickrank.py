@@ -165,7 +165,7 @@ class _Reader:
         if where == "ensemble":
             raise UnsupportedModelError(
                 f"the ensemble of this {self.kind[:40]} ranker is made of {name[:40]!r} elements, not of trees; "
-                "gpuqs reads MART, LAMBDAMART, DART and their kin"
+                "gpuqs reads MART, LAMBDAMART, DART and similar rankers"
             )
         self.passed_over = 1
 

@@ -136,7 +136,7 @@ def _mend(kinds: set[str]) -> str:
     if "BaseSearchCV" in kinds:
         return "searches are not read, only what they found: pass search.best_estimator_"
     if "FrozenEstimator" in kinds:
-        return "is read as what it holds: pass frozen.estimator"
+        return "is not read, only the estimator in it: pass frozen.estimator"
     if "TransformedTargetRegressor" in kinds:
         return (
             "is not read, only the regressor in it: pass estimator.regressor_, and give what it predicts to "

@@ -135,7 +135,7 @@ def _columns(model: Any, source: str) -> _Columns:
     preprocessor = getattr(model, "_preprocessor", None)
     if preprocessor is None:
         raise UnsupportedModelError(
-            f"{source}: categorical features are read from scikit-learn 1.4 on; fit the model with a newer one"
+            f"{source}: categorical features are read only from scikit-learn 1.4 on; fit the model with a newer release"
         )
     categorical = np.flatnonzero(is_categorical)
     encoder = preprocessor.named_transformers_["encoder"]
@@ -162,8 +162,8 @@ def _whole_numbers(known: list[Any], what: str) -> npt.NDArray[np.int64]:
         odd = [value for value in known if not _is_code(value)]
     if odd:
         raise UnsupportedModelError(
-            f"{what} has the category {odd[0]!r}; its categories must be all texts, or all whole numbers from 0 to "
-            f"{_MAX_CODE - 1}: number them (sklearn.preprocessing.OrdinalEncoder), or write them as texts in a data "
+            f"{what} has the category {odd[0]!r}; its categories must be all strings, or all integers from 0 to "
+            f"{_MAX_CODE - 1}; number them (sklearn.preprocessing.OrdinalEncoder), or make them strings in a data "
             "frame, and fit the model again"
         )
     return np.array(known, np.int64)

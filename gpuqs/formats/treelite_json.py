@@ -97,8 +97,8 @@ def read(data: bytes | memoryview, source: str) -> Forest:
             if not re.search(rb"\"threshold\":\s*,", data):
                 raise
             raise UnsupportedModelError(
-                "Treelite writes no infinite thresholds, as of tests for missing values alone; load the model as the "
-                "library that trained it saved it"
+                "Treelite leaves out infinite thresholds, as in tests only for missing values; load the model as its "
+                "training library saved it"
             ) from None
         return _forest(document)
 
@@ -184,7 +184,7 @@ def _outputs_of_trees(document: Any, n_trees: int, n_targets: int, width: int) -
             places = everything[slice(None) if t < 0 else slice(t, t + 1), slice(None) if c < 0 else slice(c, c + 1)]
             known[t, c] = places.ravel()
             if places.shape != shape:
-                problem = f"leaves of shape {shape}, where target {t} and class {c} take {places.shape}"
+                problem = f"leaves have shape {shape}, but target {t} and class {c} need {places.shape}"
                 raise ModelFormatError(problem, tree=tree, field="leaf_vector_shape")
     return [known[t, c] for t, c in zip(target.tolist(), of_class.tolist(), strict=True)]
 
@@ -207,7 +207,7 @@ def _link(document: Any, n_targets: int, width: int) -> tuple[str, float]:
     name = get(document, "postprocessor", str)
     if name not in _LINKS:
         raise UnsupportedModelError(
-            f"postprocessor {name[:40]!r} is not known, nor is what the scores mean; known are {', '.join(_LINKS)}"
+            f"postprocessor {name[:40]!r} is not known, so neither is what scores mean; known are {', '.join(_LINKS)}"
         )
     if (name in _OF_ONE_CLASS and width > 1) or (name == "softmax" and n_targets > 1):
         raise UnsupportedModelError(

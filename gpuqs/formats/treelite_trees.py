@@ -148,11 +148,11 @@ def _columns(nodes: list[Any], tree: int | None) -> Columns:
 
     places = wholes("node_id", nodes, _INT32_MAX)
     if (places != np.arange(n)).any():
-        problem = f"node {int(np.argmax(places != np.arange(n)))} is not numbered so"
+        problem = f"node {int(np.argmax(places != np.arange(n)))} has a different id"
         raise ModelFormatError(problem, tree=tree, field="node_id")
     leaf = np.array(["leaf_value" in node for node in nodes], bool)
     if not n or (leaf[0] and n > 1):
-        raise ModelFormatError("the first node is missing, or is a leaf beside others", tree=tree, field="nodes")
+        raise ModelFormatError("the first node is missing, or is a leaf among others", tree=tree, field="nodes")
     inner = [node for node in nodes if "leaf_value" not in node]
     kinds = [get(node, "node_type", str, tree=tree) for node in inner]
     bad = next((kind for kind in kinds if kind not in ("numerical_test_node", "categorical_test_node")), None)
@@ -237,6 +237,6 @@ def _leaf_values(values: list[Any], tree: int | None) -> npt.NDArray[np.float64]
     if any(isinstance(value, list) for value in values):
         width = len(values[0]) if isinstance(values[0], list) else 0
         if not width or not all(isinstance(value, list) and len(value) == width for value in values):
-            raise ModelFormatError("is not as many numbers at each leaf", tree=tree, field="leaf_value")
+            raise ModelFormatError("is not the same number of values at each leaf", tree=tree, field="leaf_value")
         values = list(chain.from_iterable(values))
     return numbers(values, "leaf_value", np.float64, tree=tree).reshape(-1, width)

@@ -119,8 +119,8 @@ def _refuse_old(source: str) -> None:
     library = sys.modules.get("xgboost")
     if library is not None and "raw_format" not in signature(library.Booster.save_raw).parameters:
         raise UnsupportedModelError(
-            f"{source}: XGBoost before 1.6 gives no JSON of a live model; call save_model('model.json'), and load "
-            "that file"
+            f"{source}: XGBoost before 1.6 cannot return the JSON of a live model; call "
+            "save_model('model.json'), and load that file"
         )
 
 
@@ -162,11 +162,11 @@ def _missing(value: Any, source: str, beside_categories: bool) -> float | None:
     """The number that an estimator's ``missing`` declares missing besides NaN, if there is one."""
     if value is None or (isinstance(value, Real) and value != value):
         return None
-    why = " beside categories" if beside_categories else ""
+    why = " for models with categories" if beside_categories else ""
     if not isinstance(value, Real) or isinstance(value, bool):
-        why = ", as it is no number"
+        why = ", as it is not a number"
     elif isinstance(value, Integral) and abs(int(value)) > 2**53:
-        why = ", for XGBoost itself reads so large integers in two ways"
+        why = ", as XGBoost reads integers that large in two ways"
     if why:
         raise UnsupportedModelError(
             f"{source}: missing={value!r} is not supported{why}; "
@@ -192,7 +192,7 @@ def _forest(document: Any) -> Forest:
     kind = get(booster, "name", str)
     if kind not in ("gbtree", "dart"):
         raise UnsupportedModelError(
-            f"booster {kind[:100]!r} is no ensemble of trees; train with booster='gbtree' or 'dart'"
+            f"booster {kind[:100]!r} is not an ensemble of trees; train with booster='gbtree' or 'dart'"
         )
     model = get(get(booster, "gbtree", dict) if kind == "dart" else booster, "model", dict)
     param = get(learner, "learner_model_param", dict)
@@ -202,7 +202,7 @@ def _forest(document: Any) -> Forest:
     objective = get(get(learner, "objective", dict), "name", str)
     if objective not in _OBJECTIVES:
         raise UnsupportedModelError(
-            f"objective {objective[:100]!r} is not known to gpuqs, nor is what its scores mean; "
+            f"objective {objective[:100]!r} is not known to gpuqs, so neither is the meaning of its scores; "
             f"known are {', '.join(sorted(_OBJECTIVES))}"
         )
     link, space = _link_and_space(objective, n_outputs, version)
@@ -228,7 +228,7 @@ def _forest(document: Any) -> Forest:
             raise ModelFormatError(problem, tree=int(np.argmax(bad)), field=name)
     names = get(learner, "feature_names", list, [])
     if not all(isinstance(name, str) for name in names):
-        raise ModelFormatError("is not an array of texts", field="feature_names")
+        raise ModelFormatError("is not an array of strings", field="feature_names")
     categories, lost = _categories(get(model, "cats", dict, {}), n_features, version >= (3, 4))
     return Forest(
         n_features=n_features,
@@ -360,7 +360,7 @@ def _base_margin(
             gap = np.maximum(np.diff(base) - least, least)
             base = np.append(base[:1], gap + _log(-_by_c("expm1f", -gap)))
     if not (is_finite and np.isfinite(base).all()):
-        raise ModelFormatError(f"{str(text)[:100]} is no base score of {objective}", field="base_score")
+        raise ModelFormatError(f"{str(text)[:100]} is not a base score of {objective}", field="base_score")
     return base.astype(np.float64)
 
 

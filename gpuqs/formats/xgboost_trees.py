@@ -155,7 +155,7 @@ def _blocks(trees: list[Any], n_outputs: int) -> Iterator[Nodes]:
             raise ModelFormatError(problem, tree=number, field="size_leaf_vector")
         if number and tree.width != width:
             raise UnsupportedModelError(
-                f"tree {number}: some trees have vector leaves, others have not, which is not evaluated; score the "
+                f"tree {number}: some trees have vector leaves and others do not, which is not evaluated; score the "
                 "model with XGBoost, or train it with one multi_strategy throughout"
             )
         width = tree.width

@@ -61,7 +61,7 @@ def parse_xml(
     if b"<!DOCTYPE" in data:
         raise ModelFormatError("holds a document type declaration, which no model needs; delete it")
     if b"\0" in data:  # not UTF-8; in UTF-16, a declaration would go unseen
-        raise ModelFormatError("holds zero bytes: it is damaged, or not in UTF-8; save or copy the model anew")
+        raise ModelFormatError("holds zero bytes: it is damaged, or not in UTF-8; save or copy the model again")
     parser = expat.ParserCreate("UTF-8")
     parser.buffer_text = True
     parts: list[str] = []
@@ -94,7 +94,7 @@ def parse_xml(
         parser.Parse(b"", True)
     except expat.ExpatError as error:
         raise ModelFormatError(
-            f"is no well-formed XML, or is truncated or damaged: {error}; save or copy the model anew"
+            f"is not well-formed XML, or is truncated or damaged: {error}; save or copy the model again"
         ) from None
     except ModelFormatError as error:
         problem = f"line {parser.CurrentLineNumber}: {error.problem}"
@@ -113,12 +113,12 @@ def whole(text: str | None, low: int, high: int, field: str, tree: int | None = 
     """An integer in ``[low, high]``."""
     text = _present(text, field, tree)
     if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-        problem = f"is {text[:40]!r}, not a whole number in [{low}, {high}]"
+        problem = f"is {text[:40]!r}, not an integer in [{low}, {high}]"
         raise ModelFormatError(problem, tree=tree, field=field)
     return int(text)
 
 
 def _present(text: str | None, field: str, tree: int | None) -> str:
     if text is None:
-        raise ModelFormatError("is missing; save or copy the model anew", tree=tree, field=field)
+        raise ModelFormatError("is missing; save or copy the model again", tree=tree, field=field)
     return text.strip()

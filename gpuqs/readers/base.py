@@ -100,7 +100,7 @@ class DocumentReader(ABC):
             start = stop
             yield chunk
         if start != ends[-1]:
-            self.warnings.append(f"{sizes} gives sizes for {ends[-1]:,} documents, {self.path} has {start:,}")
+            self.warnings.append(f"{sizes} gives query sizes for {ends[-1]:,} documents, but {self.path} has {start:,}")
 
     @abstractmethod
     def _chunks(self) -> Iterator[Chunk]: ...
@@ -133,7 +133,7 @@ def _query_ends(path: Path) -> npt.NDArray[np.int64]:
     try:
         sizes = [int(line) for line in path.read_text(encoding="utf-8").split()]
     except ValueError as error:
-        raise InputError(f"{path}: query sizes must be whole numbers, one a line: {error}") from None
+        raise InputError(f"{path}: query sizes must be integers, one per line: {error}") from None
     if not sizes or min(sizes) < 0 or sum(sizes) > np.iinfo(np.int64).max:
-        raise InputError(f"{path}: query sizes must be whole numbers from 0, one a line")
+        raise InputError(f"{path}: query sizes must be integers of at least 0, one per line")
     return np.cumsum(np.array(sizes, np.int64))

@@ -63,7 +63,7 @@ class WholeNumbers:
                 first = int(np.argmax(np.asarray(encoded.indices.fill_null(-1)) == at))
                 raise refuse(
                     row + first,
-                    f"{texts[at]!r} is none of the model's categories, but {_plain(texts[at])!r} is; write it so",
+                    f"{texts[at]!r} is not one of the model's categories, but {_plain(texts[at])!r} is; write it so",
                 )
             parts.append(part if respelled == texts else pyarrow.array(respelled, "string").take(encoded.indices))
             row += len(part)

@@ -14,7 +14,7 @@ from gpuqs.schema import Schema
 from gpuqs.text_hashes import holds
 
 #: How to say which columns hold categories, where the model does not.
-TELL: Final = "tell which columns hold categories: --category COLUMN, or gpuqs.load(path, categories=[column, ...])"
+TELL: Final = "say which columns hold categories: --category COLUMN, or gpuqs.load(path, categories=[column, ...])"
 
 #: Spellings that Arrow and pandas read as bools.
 _TRUTHS: Final = ("True", "False", "TRUE", "FALSE", "true", "false")
@@ -78,8 +78,8 @@ class ColumnTypes:
         if self._schema.in_order and is_text != (feature in self._awaited):
             raise InputError(
                 f"{self._path}, line {line}, column {self._names[feature]!r}: {value!r}, the column's first value, is "
-                f"not {'a number' if is_text else 'a text'}, though the other columns suggest that the column holds "
-                f"{'numbers' if is_text else 'categories that are texts'}; {TELL}"
+                f"not {'a number' if is_text else 'a string'}, though the other columns suggest that the column holds "
+                f"{'numbers' if is_text else 'categories that are strings'}; {TELL}"
             )
         self._awaited.discard(feature)
 
@@ -88,7 +88,7 @@ class ColumnTypes:
         if self._awaited:
             name = self._names[min(self._awaited)]
             raise InputError(
-                f"{self._path}: column {name!r} is empty, so that the model's categories may belong to another column; "
+                f"{self._path}: column {name!r} is empty, so the model's categories may belong to another column; "
                 f"{TELL}"
             )
 
@@ -115,8 +115,8 @@ class ColumnTypes:
             spelling = next((text for text in MISSING if holds(held, text)), None)
             if spelling is not None:
                 raise InputError(
-                    f"{self._path}: the model has the category {spelling!r} in column {self._names[feature]!r}, which "
-                    "means a missing value in CSV: write the documents as Parquet"
+                    f"{self._path}: the model has the category {spelling!r} in column {self._names[feature]!r}, but "
+                    "in CSV this means a missing value; write the documents as Parquet"
                 )
 
 
@@ -131,8 +131,8 @@ def _type_of(known: tuple[Any, ...] | None, kind: Kind | None, schema: Schema) -
     texts = schema.rules.as_texts or all(isinstance(value, str) for value in known)
     if not texts and any(isinstance(value, str) for value in known):
         raise InputError(
-            f"the model has both texts and numbers among a column's categories, such as {known[:3]}, and CSV does not "
-            "tell which of them a cell holds: write the documents as Parquet"
+            f"the model has both strings and numbers among a column's categories, such as {known[:3]}, and CSV does "
+            "not say which of them a cell holds; write the documents as Parquet"
         )
     return "string" if texts else "float64"
 
@@ -143,9 +143,9 @@ def _type_of_truths(known: frozenset[Any], all_known: bool) -> str:
     number = next((text for text in "10" if holds(known, text)), None)
     both = text is not None and number is not None
     if both or (text is None and number is None and not all_known):
-        has = f"the model has both {text!r} and {number!r}" if both else "the model does not tell what is"
+        has = f"the model has both {text!r} and {number!r}" if both else "the model does not say what is"
         raise InputError(
-            f"{has} among a column's categories, and CSV does not tell whether a column of True and False holds those "
-            "texts, or truth values, which are compared as 1 and 0: write the documents as Parquet"
+            f"{has} among a column's categories, and CSV does not say whether a column of True and False holds these "
+            "strings or booleans, which are compared as 1 and 0; write the documents as Parquet"
         )
     return "string" if number is None else "bool"

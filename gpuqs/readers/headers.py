@@ -57,15 +57,15 @@ def first_line(source: DocumentSource) -> FirstLine:
     text = line.partition(b"\n")[0].rstrip(b"\r").decode(errors="replace")
     if "\r" in _QUOTED.sub("", text):
         raise InputError(
-            f"{source.path}: lines end with a carriage return alone, as on old Macs; write line feeds "
+            f"{source.path}: lines end with only a carriage return, as on old Macs; write line feeds "
             "(tr '\\r' '\\n')"
         )
     for delimiter in "\t;":
         with_commas = [cell.strip(' "') for cell in text.split(delimiter) if "," in cell]
         if with_commas and delimiter in text and all(map(_DECIMAL_COMMA.fullmatch, with_commas)):
             raise InputError(
-                f"{source.path}: the first line holds {with_commas[0]!r} between {delimiter!r}, a decimal comma; write "
-                "decimal points"
+                f"{source.path}: the first line holds {with_commas[0]!r} between {delimiter!r}, a decimal comma; "
+                "write decimal points"
             )
     delimiter = max("\t,;", key=text.count)
     try:
@@ -84,10 +84,10 @@ def check_text(start: bytes, path: object) -> None:
     """
     halves = start[0::2].count(0), start[1::2].count(0)
     if start.startswith((b"\xff\xfe", b"\xfe\xff")) or (min(halves) == 0 and 8 * max(halves) > len(start)):
-        raise InputError(f"{path}: text in UTF-16, it seems; write UTF-8 (iconv -f UTF-16 -t UTF-8)")
+        raise InputError(f"{path}: this seems to be text in UTF-16; write it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
     if any(halves):
         raise InputError(
-            f"{path}: holds NUL bytes, hence is neither svmlight, CSV, .npy nor Parquet; if it is compressed or an "
+            f"{path}: holds NUL bytes, so it is neither svmlight, CSV, .npy nor Parquet; if it is compressed or an "
             "archive, unpack it, and if it is text, delete them"
         )
 
@@ -101,7 +101,7 @@ def check_columns(cells: list[str], n_features: int, path: object) -> None:
     """
     if len(cells) == 1 < n_features:
         what = start_of_cell(cells[0])
-        comment = "; a comment has no place in CSV: delete it" if what.startswith("#") else ""
+        comment = "; comments are not allowed in CSV; delete it" if what.startswith("#") else ""
         raise InputError(
             f"{path}: the first line, {what!r}, holds one column, but the model takes {n_features} features; separate "
             f"columns by commas, tabs or semicolons{comment}"
@@ -156,13 +156,13 @@ def is_header(
             return Guess(True, "the model's feature names")
         if len(cells) == n_features + 1 and cells[0] == "" and _counted(cells[1:]):
             raise InputError(
-                f"{path}: the first line, {start_of(cells)}, may be a document without a label, or what pandas writes "
-                "over an index and columns without names; write the file by to_csv(index=False, header=False), or say "
+                f"{path}: the first line, {start_of(cells)}, may be a document without a label, or what pandas "
+                "writes above an index and unnamed columns; write it by to_csv(index=False, header=False), or say "
                 "--no-header (header=False) if it is a document"
             )
         if known or (len(cells) > 1 and _counted(cells)):
             raise InputError(
-                f"{path}: the first line, {start_of(cells)}, may be a document, or the columns' numbers, which pandas "
+                f"{path}: the first line, {start_of(cells)}, may be a document, or the column numbers that pandas "
                 f"writes as a header; {_SAY_WHICH}"
             )
         return Guess(False)

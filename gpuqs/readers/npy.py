@@ -28,7 +28,7 @@ class NpyReader(DocumentReader):
     def __init__(self, source: DocumentSource, forest: Forest) -> None:
         super().__init__(source, forest)
         if source.start(4) == b"PK\x03\x04":
-            raise InputError(f"{self.path}: an archive (.npz); save the documents alone, with numpy.save")
+            raise InputError(f"{self.path}: an archive (.npz); save only the documents, with numpy.save")
         self._file = source.open()
         self._shape, self._fortran, self._dtype = self._header(self._file)
         if len(self._shape) != 2 or self._shape[1] != forest.n_features:

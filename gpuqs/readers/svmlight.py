@@ -96,13 +96,13 @@ class SvmlightReader(DocumentReader):
         if problem == svmlight.LABEL:
             return f"{shown} is neither a label (a number) nor a feature (id:value)"
         if problem == svmlight.FEATURE:
-            return f"{shown} is not a feature (id:value, id a whole number)"
+            return f"{shown} is not a feature (id:value, id an integer)"
         if problem == svmlight.VALUE:
             return f"the value of {shown} is not a number"
         if problem == svmlight.TWICE:
             return f"feature {id} has a second value: {shown}"
         if problem == svmlight.QUERY:
-            return f"{shown} is not one whole query id (qid:123)"
+            return f"{shown} is not a single query id (qid:N, N an integer)"
         ids = f"its {self.forest.n_features} have ids {self.first_id} to {last}"
         message = f"{shown}: the model has no feature {id} ({ids})"
         if self.first_id == 0 and id == last + 1:

@@ -166,7 +166,7 @@ class CsvReader(_TableReader):
             header, doubt = is_header(names, self.forest.n_features, self.forest.schema, special, self.path)
             if doubt:
                 self.warnings.append(
-                    f"the first line of {self.path}, {start_of(names)}, was taken for {doubt}; if it is a document, "
+                    f"the first line of {self.path}, {start_of(names)}, was read as {doubt}; if it is a document, "
                     "use --no-header"
                 )
         self._skip += header
@@ -195,8 +195,9 @@ class CsvReader(_TableReader):
         if n > n_features:
             self.warnings.append(
                 f"{self.path} has no header, and {n} columns where the model takes {n_features} features: the first, "
-                f"which begins with {start_of_cell(first[0])!r}, was taken for the label, as LightGBM does; "
-                "if another one is, or none, write the names of the columns in the first line, or leave that column out"
+                f"which begins with {start_of_cell(first[0])!r}, was read as the label, as LightGBM does; "
+                "if another column is the label, write the columns' names in the first line; if none is, leave that "
+                "column out"
             )
         return _Columns(list(range(n - n_features, n)), 0 if n > n_features else None, None)
 

@@ -140,7 +140,7 @@ def _wrapped(
     if made is GpuqsOutlierDetector and "offset" not in settings:
         raise ValueError(
             "the trees of an IsolationForest do not say which scores mean outliers: pass offset=estimator.offset_ "
-            "(-0.5 where contamination is 'auto'), wrap the estimator itself, or pass kind='regressor' for scores alone"
+            "(-0.5 where contamination is 'auto'), wrap the estimator itself, or pass kind='regressor' for scores only"
         )
     if made is GpuqsClassifier:
         read = _as_classifier(read, kept.get("classes"))

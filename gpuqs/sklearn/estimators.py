@@ -72,6 +72,9 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
         if taken := [name for name in ("output", "out") if name in options]:
             raise TypeError(f"got an unexpected keyword argument {taken[0]!r}; use estimator.model.predict")
         model, settings = self._model, dict(options)
+        last = settings.get("iteration_range") or (0, 0)
+        if model.forest.library == "XGBoost" and isinstance(last, tuple) and last[1:] == (0,):
+            settings["iteration_range"] = None  # an XGBModel then takes all, whatever comes first
         settings.setdefault("precision", "exact" if output == "leaf" else self.precision)
         if not any(name in options for name in NAMES_OF_THREADS):
             settings["n_threads"] = self.n_threads
@@ -345,7 +348,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
         forest = self._model.forest
         if not scores_tell_classes(forest):
             raise UnsupportedModelError(
-                f"{forest.source}: scores of {objective_of(forest)} say nothing of classes; "
+                f"{forest.source}: scores of {objective_of(forest)} do not determine classes; "
                 "use gpuqs.sklearn.wrap(model, kind='regressor') for the scores"
             )
         if self.classes is None or multi_label(forest):  # each of whose labels is 0 or 1

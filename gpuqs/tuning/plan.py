@@ -223,9 +223,9 @@ def unusable(candidate: Candidate, reasons: Mapping[str, str | None], kind: str)
     """Why a plan's candidate cannot be used on a kind of device, else None; ``reasons``: see `Plan.why_not`."""
     engine = candidate.engine
     if engine not in ENGINES or ENGINES[engine].device != kind:
-        return f"it names engine {engine!r}, which is not here{LEFT_OUT.get(engine, '')}"
+        return f"it names engine {engine!r}, which this gpuqs does not have{LEFT_OUT.get(engine, '')}"
     if ENGINES[engine].own_sums:
-        return f"it names engine {engine!r}, whose exact sums may have other bits"
+        return f"it names engine {engine!r}, whose exact sums may differ in the last bits"
     if reasons.get(engine) is not None:
         return f"it names engine {engine!r}, which cannot run this model: {reasons[engine]}"
     try:
@@ -290,7 +290,7 @@ def from_json(kept: Any) -> Plan:
         sizes = tuple(_tuned(entry) for entry in _list(plan.get("sizes"), "sizes"))
         return Plan(sizes=sizes, **_named(plan, "gpuqs", "processor", "isa", "compiled"))
     except NoPlanError as error:
-        problem = f"{error.problem}; tune the model anew, or save it without its plan"
+        problem = f"{error.problem}; tune the model again, or save it without its plan"
         raise ModelFormatError(problem, field=f"plan: {error.field}") from None
 
 
@@ -340,12 +340,12 @@ def _check_tuple(value: Any, field: str, most: int) -> None:
 
 def _check_text(value: Any, field: str) -> None:
     if not isinstance(value, str) or len(value) > MOST_TEXT or not value.isprintable():
-        raise NoPlanError(field, "is not a short text")
+        raise NoPlanError(field, "is not a short string")
 
 
 def _check_whole(value: Any, field: str, low: int, high: int = MOST_NUMBER) -> None:
     if type(value) is not int or not low <= value <= high:
-        raise NoPlanError(field, f"is not a whole number in [{low}, {high}]")
+        raise NoPlanError(field, f"is not an integer in [{low}, {high}]")
 
 
 def _check_microseconds(value: Any, field: str) -> None:

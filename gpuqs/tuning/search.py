@@ -268,8 +268,8 @@ class _Batches:
             self._want = got
         elif got != self._want:
             raise GpuqsError(
-                f"{candidate.label} gives other scores than the default: nothing was tuned; please report it, "
-                "unless X was written to meanwhile"
+                f"{candidate.label} gives other scores than the default; nothing was tuned; please report it, "
+                "unless X was written to during tuning"
             )
 
     def _fill(self, candidate: Candidate, program: Program) -> Callable[[Any, Any], None]:

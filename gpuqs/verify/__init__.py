@@ -132,7 +132,7 @@ def compare_made_rows(
     """Add made rows to a check; parameters as for `verify`."""
     if check.model.forest.ctrs is not None:
         check.certificate.notes.append(
-            "no rows are made for models with statistics of categories (CTRs), whose files hold no categories: give "
+            "no rows are made for models with statistics of categories (CTRs), whose files hold no categories; pass "
             "documents to compare"
         )
         return
@@ -160,6 +160,6 @@ def pandas_for(check: Check) -> Any:
     try:
         return import_module("pandas")
     except ModuleNotFoundError:
-        note = "pandas is not installed: how frames' categories are coded is not compared (pip install pandas)"
+        note = "pandas is not installed, so the coding of frames' categories is not compared (pip install pandas)"
         check.certificate.notes += [note] * (note not in check.certificate.notes)
         return None

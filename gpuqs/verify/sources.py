@@ -300,7 +300,7 @@ class CatBoost(Source):
     def _load(self, data: bytes) -> Any:
         if self.forest.schema.has_hashes and self.forest.ctrs is None:
             raise UnsupportedModelError(
-                "the model holds its categories' hashes, not their texts, which rows are made of; save it "
+                "the model holds its categories' hashes, not the strings from which rows are made; save it "
                 "together with its training data: "
                 'model.save_model("model.json", format="json", pool=catboost.Pool(X, cat_features=...))'
             )
@@ -345,7 +345,7 @@ class CatBoost(Source):
             if off.any():
                 self.notes.append(
                     f"{self.name} reads {int(off.sum()):,} of {off.size:,} numbers in {name.replace('_', ' ')}s "
-                    f"of its file up to {_READ_OFF} units in the last place off; scores are compared with those"
+                    f"of its file wrong, by up to {_READ_OFF} units in the last place; scores are compared using those"
                 )
                 taken[name] = np.where(off, theirs, ours)
         return replace(forest, **taken)

@@ -426,7 +426,7 @@ def test_classes_that_training_did_not_meet_are_refused(params: dict[str, Any]) 
     X, target = rows(np.random.default_rng(0))
     label = np.array([0, 2, 3])[labels("class", target).astype(int) % 3]
     model = fit("Classifier", X, label, loss_function="MultiClass", iterations=2, **params)
-    with pytest.raises(UnsupportedModelError, match=r"told of [46] classes, of which training met 3"):
+    with pytest.raises(UnsupportedModelError, match=r"given [46] classes, of which 3 occurred in training"):
         gpuqs.from_model(model)
 
 
@@ -446,7 +446,9 @@ def test_whole_numbers_of_arrays_are_categories(tmp_path: Path) -> None:
         for given in (X, X.astype(np.int8), X.astype(">i4"), np.asfortranarray(X), X.tolist()):
             np.testing.assert_array_equal(model.predict(given), raw)
             np.testing.assert_array_equal(model.predict(model.encode(given)), raw)
-        with pytest.raises(InputError, match=r"dtype float64, but the model has .* which gpuqs takes for CatBoost"):
+        with pytest.raises(
+            InputError, match=r"dtype float64, but the model has .* for such CatBoost models, gpuqs reads only"
+        ):
             model.predict(X.astype(float))
         sparse = pytest.importorskip("scipy.sparse").csr_matrix(X)
         with pytest.raises(InputError, match=r"a sparse matrix, but CatBoost models with categories"):
@@ -487,12 +489,12 @@ def test_what_live_models_of_categories_refuse(tmp_path: Path) -> None:
     model.fit(frame, target, cat_features=CATEGORICAL)
     read = gpuqs.from_model(model)
     for X, message in (
-        (np.zeros((3, 7)), "from arrays of whole numbers or of objects alone; pass such an array"),
-        ([[0.0] * 7], "holds the category 0.0; CatBoost's categories are texts and whole numbers"),
+        (np.zeros((3, 7)), "reads only arrays of integers or of objects; pass one of these"),
+        ([[0.0] * 7], "holds the category 0.0; CatBoost's categories are strings and integers"),
     ):
         with pytest.raises(InputError, match=message):
             read.predict(X)
-    with pytest.raises(InputError, match=r"holds fractions, which CatBoost does not take for categories"):
+    with pytest.raises(InputError, match=r"holds fractions, which CatBoost does not accept as categories"):
         read.predict(frame.assign(text=frame["text"].map(lambda text: 1.5)))
     model.save_model(str(tmp_path / "model.json"), format="json")
     with pytest.raises(UnsupportedModelError, match="save it together with its training data"):

@@ -269,7 +269,7 @@ def test_csv_spells_categories_as_tables_of_ctrs_tell(tmp_path: Path) -> None:
     combined = replace(model.forest.ctrs, projections=tuple(_two(p) for p in model.forest.ctrs.projections))
     gpuqs.from_model(replace(model.forest, ctrs=combined)).save(tmp_path / "model.gpuqs")
     refused = CliRunner().invoke(cli, command)
-    assert refused.exit_code == 1 and "does not tell what is among a column's categories" in refused.output
+    assert refused.exit_code == 1 and "does not say what is among a column's categories" in refused.output
 
 
 def _two(projection: Any) -> Any:
@@ -280,9 +280,9 @@ def test_what_is_refused() -> None:
     booster, _, other = trained("defaults")
     model = gpuqs.from_model(booster)
     for X, message in (
-        (other.assign(code=1.5), "'code' holds fractions, which CatBoost does not take for categories; make it"),
+        (other.assign(code=1.5), "'code' holds fractions, which CatBoost does not accept as categories; make it"),
         (other.assign(city=None), "column 'city' has missing categories, which CatBoost refuses"),
-        ([["\ud800", 1.0, 2, True, 0.0, "a"]], "column 'city' holds a text that is not Unicode"),
+        ([["\ud800", 1.0, 2, True, 0.0, "a"]], "column 'city' holds a string that is not Unicode"),
         (other.drop(columns="size"), "lacks 1 of the model's 6 features: 'size'"),
         (np.zeros((2, 6)), "dtype float64, but the model has categories"),
         (np.zeros((2, 7), int), "X has 7 features; the model was trained on 6"),

@@ -93,7 +93,7 @@ def test_lightgbms_best_iteration(tmp_path: Path) -> None:
         assert_same(model.predict(X, **iterations), booster.predict(X, **iterations))
     # Trees after the best iteration were dropped: asking for them is an error.
     for iterations in ({"num_iteration": -1}, {"num_iteration": 7}, {"start_iteration": 2}):
-        with pytest.raises(ValueError, match=r"stops at its best.*8 that follow.*num_iteration=-1"):
+        with pytest.raises(ValueError, match=r"ends at its best.*8 that followed.*num_iteration=-1"):
             model.predict(X, **iterations)
     whole = gpuqs.from_model(booster.model_to_string(num_iteration=-1))
     assert (whole.best_iteration, whole.n_iterations) == (None, 12)
@@ -219,7 +219,7 @@ def test_a_stopped_xgbmodel_is_as_its_own_predict_uses_it() -> None:
     assert (model.best_iteration, model.n_iterations) == (best, best + 1)
     for given in (None, (0, 0), (0, best + 1)):
         assert_same(model.predict(X, iteration_range=given), regressor.predict(X, iteration_range=given))
-    with pytest.raises(ValueError, match=r"stops at its best; 5 follow: pass get_booster\(\)"):
+    with pytest.raises(ValueError, match=r"ends at its best one; 5 followed: convert get_booster\(\)"):
         model.predict(X, iteration_range=(0, best + 2))
 
 

@@ -175,7 +175,7 @@ def test_frames_with_categories(kind: str) -> None:
         np.testing.assert_array_equal(model.predict(table.set_column(1, "c1", table["c1"].cast("string")), "raw"), raw)
         placed = gpuqs.from_model(booster, categories=["c1", "c5"])
         np.testing.assert_array_equal(placed.predict(texts, "raw"), raw)
-        with pytest.raises(InputError, match="'c5' holds numbers, but the model's categories are texts"):
+        with pytest.raises(InputError, match="'c5' holds numbers, but the model's categories are strings"):
             placed.predict(frame.assign(c5=1.0))
     else:  # and numbers by value if the category columns are known
         for number in ("float64", "Int64"):

@@ -200,7 +200,7 @@ def test_what_is_refused() -> None:
     _, model, X = trained("regression")
     with pytest.raises(ValueError, match="use precision='exact'"):
         model.predict(X, precision="fast")
-    with pytest.raises(UnsupportedModelError, match="lack the values that the leaves' linear models take"):
+    with pytest.raises(UnsupportedModelError, match="lack the values that the leaves' linear models need"):
         model.encode(X)
     for name in ("qs_gpu", "bitslice_gpu", "walk_gpu"):
         assert "linear models" in (model.engines()[name] or "")

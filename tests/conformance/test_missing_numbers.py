@@ -140,14 +140,14 @@ def test_columns_that_no_tree_tests_are_left_out(n_trees: int) -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (2**60 + 1, "for XGBoost itself reads so large integers in two ways"),
-        (10**400, "for XGBoost itself reads so large integers in two ways"),
-        ("-999", "as it is no number"),
-        (True, "as it is no number"),
-        (np.array([1.0]), "as it is no number"),
-        (np.datetime64("NaT"), "as it is no number"),
-        (pd.NA, "as it is no number"),
-        (Decimal("0.5"), "as it is no number"),
+        (2**60 + 1, "as XGBoost reads integers that large in two ways"),
+        (10**400, "as XGBoost reads integers that large in two ways"),
+        ("-999", "as it is not a number"),
+        (True, "as it is not a number"),
+        (np.array([1.0]), "as it is not a number"),
+        (np.datetime64("NaT"), "as it is not a number"),
+        (pd.NA, "as it is not a number"),
+        (Decimal("0.5"), "as it is not a number"),
     ],
 )
 def test_what_is_refused(value: Any, why: str) -> None:
@@ -164,5 +164,7 @@ def test_nan_alone(value: Any) -> None:
 def test_beside_categories() -> None:
     X = pd.DataFrame({"a": pd.Categorical(["x", "y", "z"] * 30), "b": np.arange(90.0)})
     theirs = xgb.XGBRegressor(n_estimators=3, missing=1, enable_categorical=True).fit(X, np.arange(90))
-    with pytest.raises(UnsupportedModelError, match=r"missing=1 is not supported beside categories; replace 1 by NaN"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"missing=1 is not supported for models with categories; replace 1 by NaN"
+    ):
         gpuqs.from_model(theirs)

@@ -238,7 +238,7 @@ def test_two_classes_by_one(positive: bool, column: int, post: str, base: list |
     model = model_of(operator(trees, labels, post_transform=post, **({} if base is None else {"base_values": base})))
     sigmoid = post == "LOGISTIC" or (post == "SOFTMAX" and column == 1)
     if (positive and sigmoid) or (column == 1 and base):
-        with pytest.raises(UnsupportedModelError, match="is not evaluated as onnxruntime does it"):
+        with pytest.raises(UnsupportedModelError, match="is not evaluated the way onnxruntime does"):
             gpuqs.from_model(model)
         return
     read = gpuqs.from_model(model)
@@ -406,7 +406,7 @@ def test_what_is_said_of_nodes_after_the_trees_helps() -> None:
     model = model_of([operator([STUMP]), helper.make_node("Abs", ["Y"], ["Z"])])
     with pytest.raises(UnsupportedModelError) as refused:
         gpuqs.from_model(model)
-    advice = str(refused.value).partition("what the trees give: ")[2]
+    advice = str(refused.value).partition("return the trees' output: ")[2]
     exec(advice, {"model": model})
     assert gpuqs.from_model(model).predict(np.array([[0.0], [1.0]], np.float32)).tolist() == [-1.5, 2.5]
 
@@ -571,7 +571,7 @@ def edited(name: str, **fields: Any) -> Any:
 
 
 BAD = {
-    "nodes_truenodeids': node 0: child is no node": ("nodes_truenodeids", {"ints": {3: 7}}),
+    "nodes_truenodeids': node 0: child is not a node": ("nodes_truenodeids", {"ints": {3: 7}}),
     "tree 1, field 'nodes_falsenodeids'": ("nodes_falsenodeids", {"ints": {3: -1}}),
     "tree 0, field 'nodes_truenodeids/nodes_falsenodeids': node 2: the node has several": (
         "nodes_truenodeids",
@@ -583,12 +583,12 @@ BAD = {
     "tree 0, field 'nodes_modes'.*first node is a leaf": ("nodes_modes", {"strings": {0: b"LEAF"}}),
     "the ensemble has no nodes": ("nodes_nodeids", {}),
     "tree 1, field 'nodes_nodeids': node 0 appears twice": ("nodes_nodeids", {"ints": {4: 0}}),
-    "tree 2, field 'nodes_treeids': its nodes are apart": ("nodes_treeids", {"ints": {2: 1, 3: 0, 4: 0, 5: 0}}),
+    "tree 2, field 'nodes_treeids': nodes are not contiguous": ("nodes_treeids", {"ints": {2: 1, 3: 0, 4: 0, 5: 0}}),
     "feature is not in": ("nodes_featureids", {"ints": {0: -1}}),
     "nodes_featureids': node 0: feature is not": ("nodes_featureids", {"ints": {3: 2**40}}),
     "threshold is NaN": ("nodes_values", {"floats": {0: np.nan}}),
     "value is not finite": ("target_weights", {"floats": {0: np.inf}}),
-    "a weight belongs to no leaf": ("target_nodeids", {"ints": {0: 0}}),
+    "a weight does not belong to a leaf": ("target_nodeids", {"ints": {0: 0}}),
     "field 'target_nodeids': a weight": ("target_treeids", {"ints": {0: 5}}),
     "two weights for one output": ("target_nodeids", {"ints": {0: 2}}),
     "target_ids": ("target_ids", {"ints": {0: 1}}),
@@ -629,9 +629,9 @@ def test_huge_and_foreign() -> None:
         gpuqs.from_model(model_of([*loop, operator([STUMP], inputs=("A",))]))
     with pytest.raises(UnsupportedModelError, match="one that holds all features"):
         gpuqs.from_model(model_of([helper.make_node("Cast", [], ["A"], to=1), operator([STUMP], inputs=("A",))]))
-    with pytest.raises(ModelFormatError, match="is not made of what the trees give"):
+    with pytest.raises(ModelFormatError, match="is not computed from the trees' output"):
         gpuqs.from_model(model_of([operator([STUMP]), helper.make_node("Identity", [], ["Z"])]))
-    with pytest.raises(ModelFormatError, match="made by no node"):
+    with pytest.raises(ModelFormatError, match="is not an output of any node"):
         gpuqs.from_model(model_of(operator([STUMP]), ["nothing"]))
 
 

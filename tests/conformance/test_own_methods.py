@@ -33,7 +33,7 @@ KINDS = {
     "RandomForestRegressor": (ensemble.RandomForestRegressor, {"n_estimators": 3}),
     "RandomForestClassifier": (ensemble.RandomForestClassifier, {"n_estimators": 3}),
 }
-REFUSED = "has a member {} of its own, so that it may predict something other than {} does"
+REFUSED = "has its own {}, so it may predict something other than {} does"
 
 
 def fitted(kind: Any, options: dict[str, Any]) -> Any:
@@ -131,7 +131,7 @@ def test_methods_that_are_wrapped_where_they_lie(name: str, monkeypatch: pytest.
     here = __name__.partition(".")[0]
     for own, who in ((doubled, here), (Wrapping(method), here), (functools.partialmethod(method), "functools")):
         monkeypatch.setattr(owner, "predict", own)
-        refused(model, REFUSED.format("predict", name) + f"; {who} put it there: undo that")
+        refused(model, REFUSED.format("predict", name) + f"; {who} put it there; undo that")
     monkeypatch.undo()
     wrap(model)
 

@@ -216,10 +216,10 @@ def test_what_xgboost_cuts_short_is_refused(tmp_path: Path) -> None:
     model.save(tmp_path / "model.gpuqs")
     for held in (model, gpuqs.load(tmp_path / "model.gpuqs")):
         for X in (frame, frame.astype({"c": str}), pa.Table.from_pandas(frame)):
-            with pytest.raises(InputError, match=r"column 'c' has .*, whose categories hold texts beyond ASCII: XGB"):
+            with pytest.raises(InputError, match=r"column 'c' has .*, whose categories hold non-ASCII strings: XGB"):
                 held.predict(X)
         for told in ({"c": ["abc", "bcd", "größe"]}, ["c"]):
-            with pytest.raises(InputError, match="categories names 'c', whose categories hold texts beyond ASCII"):
+            with pytest.raises(InputError, match="categories names 'c', whose categories hold non-ASCII strings"):
                 gpuqs.from_model(held.forest, categories=told)
     codes = np.column_stack([frame["x"], frame["c"].cat.codes])
     assert len(model.predict(codes)) == 200
@@ -256,7 +256,7 @@ def test_xgboost_refuses_categories_that_it_has_not_seen(seen: str) -> None:
     other.loc[7, "c"] = seen
     with pytest.raises(InputError, match=f"column 'c' holds the category '{seen}', which the model has not seen"):
         model.predict(other)
-    with pytest.raises(InputError, match="'c' holds numbers, but the model's categories are texts"):
+    with pytest.raises(InputError, match="'c' holds numbers, but the model's categories are strings"):
         model.predict(frame.assign(c=1))
 
 
@@ -318,7 +318,7 @@ TENS = [10, 20, 30, 40, 50, 60]
     [
         (["x", "t"], "categories names column 'x', but the model's trees compare it with .* not halfway between"),
         (["i", "t"], "column 'i', but .* compare it with [1-9].5, which is not halfway between two codes of 6 cat"),
-        (["c", "u"], r"column 'c', but .* test it for the code 5, and there are 2 categories such as \('y', 'z'\)"),
+        (["c", "u"], r"column 'c', but .* test it for the code 5, but .* only 2 categories, such as \('y', 'z'\)"),
         ({"t": ["y", "z"], "x": TENS}, "column 'x', but"),
     ],
 )
@@ -414,7 +414,7 @@ def test_texts_in_the_place_of_lightgbm_category_columns_are_refused(dirty: str,
     assert read["c"].dtype == "int64"
     model = gpuqs.load(tmp_path / "model.txt")
     for X in (read, pa.Table.from_pandas(read), frame.astype({"c": int, dirty: str})):
-        with pytest.raises(InputError, match=f"column '{dirty}' holds texts, but the model's trees .*categories="):
+        with pytest.raises(InputError, match=f"column '{dirty}' holds strings, but the model's trees .*categories="):
             model.predict(X)
     with pytest.raises(ValueError, match=r"pandas dtypes must be int, float or bool|categorical_feature do not match"):
         booster.predict(read)
@@ -422,7 +422,7 @@ def test_texts_in_the_place_of_lightgbm_category_columns_are_refused(dirty: str,
         out = ["-o", str(tmp_path / "out.npy")] if command == "score" else []
         result = CliRunner().invoke(cli, [command, str(tmp_path / "model.txt"), str(tmp_path / "rows.csv"), *out])
         assert result.exit_code == 1, (command, result.output)
-        assert f"column '{dirty}' holds texts" in result.output, (command, result.output)
+        assert f"column '{dirty}' holds strings" in result.output, (command, result.output)
     texts = frame.assign(c=frame["c"].astype(str))
     np.testing.assert_array_equal(model.predict(texts), booster.predict(frame))
 
@@ -436,5 +436,33 @@ def test_numbers_in_the_place_of_lightgbm_categories_beside_texts_are_refused() 
     params = {"verbose": -1, "num_threads": 1, "min_data_per_group": 1, "cat_smooth": 1}
     booster = lgb.train(params, lgb.Dataset(frame, code @ [1, 3] % 4), 10)
     X = frame.assign(c=code[:, 0], d=frame["d"].astype(str), x=pd.Categorical(["a"] * 300))
-    with pytest.raises(InputError, match="column 'c' holds whole numbers, but the model's trees test it as categories"):
+    with pytest.raises(InputError, match="column 'c' holds integers, but the model's trees test it as categories"):
         gpuqs.from_model(booster).predict(X)
+
+
+def test_large_integers_beside_objects() -> None:
+    """scikit-learn makes one type of all columns first, and rounds twice."""
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    near = [2**54, 2**54 + 2**31]
+    trained = ensemble.RandomForestRegressor(3, random_state=0).fit(
+        pd.DataFrame({"a": near * 50, "b": np.zeros(100)}), [0.0, 1.0] * 50
+    )
+    model = gpuqs.from_model(trained)
+    for a in (np.array([near[0] + 2**30 + 1]), np.array([near[0] + 2**30 + 1], np.uint64)):
+        for frame in (pd.DataFrame({"a": a, "b": [0.0]}), pd.DataFrame({"a": a, "b": np.array([0.0], object)})):
+            for rows in (frame, frame.astype({"a": object}), frame.astype(float)):
+                np.testing.assert_array_equal(model.predict(rows), trained.predict(rows))
+
+
+def test_objects_are_categories_where_order_tells_which_columns_have_some() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"v": rng.random(200), "o": pd.Categorical(rng.choice([10, 20, 30], 200), ordered=True)})
+    y = frame.v + frame.o.cat.codes
+    booster = lgb.train({"verbosity": -1, "num_leaves": 4}, lgb.Dataset(frame, y), 5)
+    model = gpuqs.from_model(booster)
+    np.testing.assert_array_equal(model.predict(frame), booster.predict(frame))
+    numbers = frame.astype({"v": object})
+    with pytest.raises(InputError, match=r"X has 2: 'v', 'o' \(objects count as categories: cast those"):
+        model.predict(numbers)
+    with pytest.raises(InputError, match=r"column 'o' holds|objects count as categories"):
+        model.predict(frame.assign(v=pd.Categorical(frame.v), o=frame.o.astype(object)))

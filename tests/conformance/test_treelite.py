@@ -241,7 +241,7 @@ BAD = {
     "field 'num_target'": ({}, "num_target", 0),
     "field 'num_class': holds values outside": ({}, "num_class", [1 << 30]),
     "field 'num_class': holds 2": ({}, "num_class", [1, 1]),
-    "field 'leaf_vector_shape': leaves of shape": ({}, "leaf_vector_shape", [1, 2]),
+    "field 'leaf_vector_shape': leaves have shape": ({}, "leaf_vector_shape", [1, 2]),
     "field 'class_id': holds values outside": ({}, "class_id", [3] * 20),
     "field 'target_id': holds 1 values, not 20": ({}, "target_id", [0]),
     "field 'base_scores': holds 2": ({}, "base_scores", [0.0, 0.0]),
@@ -325,7 +325,7 @@ def test_refused_by_name() -> None:
 
 
 def test_infinite_thresholds_are_lost_in_treelites_text() -> None:
-    with pytest.raises(UnsupportedModelError, match=r"treelite.Model: Treelite writes no infinite thresholds"):
+    with pytest.raises(UnsupportedModelError, match=r"treelite.Model: Treelite leaves out infinite thresholds"):
         gpuqs.from_model(built([[(0, "<=", np.inf, 1, 2, False), (1.0,), (2.0,)]]))
 
 

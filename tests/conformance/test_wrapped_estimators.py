@@ -299,7 +299,7 @@ def test_times_as_labels(kind: str, tmp_path: Any) -> None:
         for found in (model.predict(X, "class"), wrap(theirs).predict(X), copy.predict(X, "class")):
             assert found.dtype == want.dtype
             np.testing.assert_array_equal(found, want)
-        with pytest.raises(UnsupportedModelError, match="only texts, numbers and truth values"):
+        with pytest.raises(UnsupportedModelError, match="only strings, numbers and booleans"):
             model.save(tmp_path / "model.gpuqs")
     one = ensemble.RandomForestClassifier(3, random_state=0).fit(X, np.repeat(labels[:1], len(X)))
     found = gpuqs.from_model(one).predict(X, "class")

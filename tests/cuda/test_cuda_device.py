@@ -78,7 +78,7 @@ def test_a_kernel_is_launched_as_cupys_are() -> None:
 @pytest.mark.skipif(HAS_GPU, reason="there is a GPU")
 def test_what_cuda_python_says_without_a_driver() -> None:
     pytest.importorskip("cuda.bindings.runtime")
-    with pytest.raises(DeviceError, match="cuda:0 does not tell its L2CacheSize: cudaError"):
+    with pytest.raises(DeviceError, match="cuda:0 does not report its L2CacheSize: cudaError"):
         read_attribute(0, "L2CacheSize")
     with pytest.raises(DeviceError, match="the profiler does not start: cudaError"), profiled(made_up_device()):
         pytest.fail("nothing runs where no profiler starts")

@@ -237,7 +237,7 @@ def test_class_labels_that_no_gpu_holds(device: EmulatedDevice, monkeypatch: pyt
     forest, documents = make(link="sigmoid", classes=("no", "yes"))
     monkeypatch.setattr(device, "empty", None)  # refused before memory of a type that the device lacks is asked for
     for X in (documents, device.from_host(documents)):
-        with pytest.raises(InputError, match="class labels are texts or times"):
+        with pytest.raises(InputError, match="class labels are strings or times"):
             Model(forest).to(device).predict(X, "class")
 
 
@@ -282,7 +282,9 @@ def test_what_lies_where_gpus_do_not_read_is_refused(device: EmulatedDevice) -> 
         want = to_host(model.predict(device.from_host(X), "raw"))
     assert model._calls.repeated
     for offset, row in ((13, 0), (2, 0), (0, X.strides[0] + 2)):
-        with pytest.raises(InputError, match=r"float32 values at addresses that are no multiples of 4.*copy the bytes"):
+        with pytest.raises(
+            InputError, match=r"float32 values at addresses that are not multiples of 4.*copy the bytes"
+        ):
             model.predict(lying(device, X, offset, row), "raw")
     for fine in (lying(device, X, 4), lying(device, X, 0, X.strides[0] + 12), lying(device, X[:1], 0, 33)):
         np.testing.assert_array_equal(to_host(model.predict(fine, "raw")), want[: len(fine)])
@@ -291,7 +293,7 @@ def test_what_lies_where_gpus_do_not_read_is_refused(device: EmulatedDevice) -> 
     out = lying(device, np.zeros(20), 8)
     np.testing.assert_array_equal(to_host(model.predict(device.from_host(X), "raw", out=out)), want)
     for kind in (">f4", ">f2", ">i4"):
-        with pytest.raises(InputError, match=f"holds {kind} values, whose byte order GPUs do not read; convert them"):
+        with pytest.raises(InputError, match=f"holds {kind} values, whose byte order GPUs cannot read; convert them"):
             model.predict(device.from_host(np.nan_to_num(X, posinf=1, neginf=1).clip(-9, 9).astype(kind)), "raw")
 
 
@@ -389,7 +391,7 @@ def test_numbers_that_stand_for_missing_values_are_replaced_on_the_host(device: 
     assert (marked == -999).any()
     for _ in range(3):  # a first call, one that is recorded, one that repeats it
         np.testing.assert_array_equal(model.predict(marked), Model(forest).predict(documents))
-    with pytest.raises(InputError, match="on a GPU, where NaN alone is missing, and not -999; pass documents"):
+    with pytest.raises(InputError, match="on a GPU, where only NaN is missing, not -999; pass documents"):
         model.predict(device.from_host(marked))
 
 

@@ -238,11 +238,11 @@ def test_wrong_arguments_are_refused(device: EmulatedDevice) -> None:
     for problem, error, rows, options in (
         ("budget_s must be", ValueError, X, {"budget_s": -1}),
         ("batch_sizes must be", ValueError, X, {"batch_sizes": [0]}),
-        ("batches of 61 need as many", InputError, X, {"batch_sizes": [61]}),
+        ("batches of 61 need at least that many", InputError, X, {"batch_sizes": [61]}),
         ("X holds no documents", InputError, X[:0], {}),
         ("X has shape", InputError, X[:, :3], {}),
         ("X has dtype", InputError, X.astype(np.complex128), {}),
-        ("not encoded", InputError, Model(FOREST).encode(ROWS), {}),
+        ("tune cannot use encoded documents", InputError, Model(FOREST).encode(ROWS), {}),
         ("n_threads", ValueError, X, {"n_threads": 0}),
     ):
         with pytest.raises(error, match=problem):
@@ -347,9 +347,9 @@ def test_a_model_comes_back_from_a_device(monkeypatch: pytest.MonkeyPatch, devic
 @pytest.mark.parametrize(
     ("engine", "why"),
     [
-        ("qs_gpu", "it names engine 'qs_gpu', whose exact sums may have other bits"),
-        ("walk", "it names engine 'walk', which is not here"),
-        ("nope", "it names engine 'nope', which is not here"),
+        ("qs_gpu", "it names engine 'qs_gpu', whose exact sums may differ in the last bits"),
+        ("walk", "it names engine 'walk', which this gpuqs does not have"),
+        ("nope", "it names engine 'nope', which this gpuqs does not have"),
     ],
 )
 def test_a_plan_that_asks_for_what_changes_bits_or_is_not_here(engine: str, why: str, device: EmulatedDevice) -> None:

@@ -702,4 +702,4 @@ def test_a_model_from_a_device_that_never_ends(command: str, stdin: bool) -> Non
     with open("/dev/zero", "rb") as zeros:
         done = run(command, "-" if stdin else "/dev/zero", stdin=zeros, before=LIMITED)
     name = "standard input" if stdin else "/dev/zero"
-    assert done.returncode == 1 and f"{name}: is in no format that is read" in one_line(done.stderr)
+    assert done.returncode == 1 and f"{name}: is in no format that gpuqs reads" in one_line(done.stderr)

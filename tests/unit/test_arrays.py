@@ -246,10 +246,10 @@ def test_a_list_of_one_features_values_is_told_how_to_become_documents() -> None
         (None, "X is None, not documents"),
         ("1,2,3", "X is a str, not documents; read the file first"),
         ({"a": [1]}, r"X is a dict, not documents; pass pandas.DataFrame\(\[X\]\) for one document"),
-        ([[1, None, "2"]], "X holds a str in document 0, feature number 2: '2'; documents are numbers, and None"),
-        ([[1, 2, 10**400]], "X holds a number in document 0, feature number 2 that no float holds"),
+        ([[1, None, "2"]], "X holds a str in document 0, feature number 2: '2'; documents hold numbers, and None"),
+        ([[1, 2, 10**400]], "X holds a number in document 0, feature number 2 that fits no float"),
         (np.array([[1, 2, np.timedelta64(1, "s")]], object), "X holds a timedelta64 in document 0, feature number 2"),
-        ([[1, 2, Decimal("sNaN")]], "X holds a number in document 0, feature number 2 that no float holds"),
+        ([[1, 2, Decimal("sNaN")]], "X holds a number in document 0, feature number 2 that fits no float"),
         (np.array([[1, 2, datetime.date(2020, 1, 1)]], object), "X holds a date"),
         (np.zeros((2, 3), complex), "dtype complex128"),
         ([["1", "2", "3"]], "dtype <U1"),
@@ -372,7 +372,9 @@ def test_some_names_of_those_that_lightgbm_makes_up_are_not_taken_by_position(pd
 
 def test_a_column_and_another_that_lightgbm_calls_alike_are_refused(pd: Any) -> None:
     frame = pd.DataFrame(named_columns(("age", "price paid", "clicks"))).assign(price_paid=0.0)
-    with pytest.raises(InputError, match=r"several columns called 'price_paid' \(blanks are underscores to LightGBM\)"):
+    with pytest.raises(
+        InputError, match=r"several columns called 'price_paid' \(LightGBM replaces blanks by underscores\)"
+    ):
         Model(UNDERSCORED).predict(frame)
     of_xgboost = Model(replace(UNDERSCORED, schema=replace(UNDERSCORED.schema, library="XGBoost")))
     taken = ROWS.copy()

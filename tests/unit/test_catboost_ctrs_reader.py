@@ -152,22 +152,22 @@ CTR = ("features_info", "ctrs", 0)
 BAD: dict[str, tuple[Edit, str]] = {
     "no tables": (lambda model: model.pop("ctr_data"), "field 'ctr_data': is missing"),
     "no such table": (at(*CTR, "identifier", value="other"), "field 'ctr_data': has no table of 'other'"),
-    "ragged table": (at(*TABLE, "hash_map", value=["1", 2, 3]), "3 numbers, which are no rows of 4"),
-    "key is no number": (at(*TABLE, "hash_map", value=["x", 1, 2, 3]), "key that is no whole number"),
-    "key is negative": (at(*TABLE, "hash_map", value=["-1", 1, 2, 3]), "key that is no whole number"),
-    "key is too large": (at(*TABLE, "hash_map", value=[str(1 << 64), 1, 2, 3]), "key that is no whole number"),
+    "ragged table": (at(*TABLE, "hash_map", value=["1", 2, 3]), "holds 3 numbers, which is not a multiple of 4"),
+    "key is no number": (at(*TABLE, "hash_map", value=["x", 1, 2, 3]), "key that is not an unsigned"),
+    "key is negative": (at(*TABLE, "hash_map", value=["-1", 1, 2, 3]), "key that is not an unsigned"),
+    "key is too large": (at(*TABLE, "hash_map", value=[str(1 << 64), 1, 2, 3]), "key that is not an unsigned"),
     "count is a text": (at(*TABLE, "hash_map", value=["1", "x", 2, 3]), "field 'hash_map': is not an array of numbers"),
     "a key twice": (at(*TABLE, "hash_map", value=["1", 1, 2, 3] * 2), "ascending"),
     "stride": (at(*TABLE, "hash_stride", value=1), "field 'hash_stride'"),
     "table is a list": (at(*TABLE, value=[]), "has no table"),
-    "class": (at(*CTR, "target_border_idx", value=2), "field 'target_border_idx': tells class 3 from 3"),
+    "class": (at(*CTR, "target_border_idx", value=2), "field 'target_border_idx': uses class 3, but there are 3"),
     "prior": (at(*CTR, "prior_numerator", value="1"), "field 'ctrs'"),
     "elements": (at(*CTR, "elements", value={}), "field 'elements': is not an array"),
     "element": (at(*CTR, "elements", 0, "cat_feature_index", value=5), "feature 5 is not in features_info"),
-    "borders": (at(*CTR, "borders", value=[2.75]), "field 'split_index': names another test"),
+    "borders": (at(*CTR, "borders", value=[2.75]), "field 'split_index': names a different test"),
     "split": (at("oblivious_trees", 0, "splits", 0, "split_index", value=0), "field 'split_index'"),
     "split beyond": (at("oblivious_trees", 0, "splits", 0, "split_index", value=99), "field 'split_index'"),
-    "border": (at("oblivious_trees", 0, "splits", 0, "border", value=9), "field 'split_index': names another test"),
+    "border": (at("oblivious_trees", 0, "splits", 0, "border", value=9), "field 'split_index': names a different test"),
 }
 
 
@@ -184,7 +184,7 @@ def test_damaged_models_are_refused(name: str) -> None:
 def test_tables_of_another_width_are_refused(kind: str) -> None:
     model = model_of(kind)
     model["ctr_data"]["of colour"] = model_of("Borders")["ctr_data"]["of colour"]
-    with pytest.raises(ModelFormatError, match=f"3 numbers a key in the table of a {kind}"):
+    with pytest.raises(ModelFormatError, match=f"the table of a {kind} has 3 numbers per key"):
         read(model)
 
 

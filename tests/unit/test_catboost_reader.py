@@ -236,7 +236,7 @@ BAD: dict[str, tuple[Edit, str]] = {
     "has nans": (at(*FLOATS, 0, "has_nans", value=1), "field 'has_nans': is not true or false"),
     "nan treatment": (at(*FLOATS, 0, "nan_value_treatment", value="AsMax"), "'AsMax' is not known"),
     "no trees": (without("oblivious_trees"), "field 'oblivious_trees': is missing"),
-    "trees twice": (at("trees", value=[]), "field 'trees': stands beside oblivious_trees"),
+    "trees twice": (at("trees", value=[]), "field 'trees': is present together with oblivious_trees"),
     "a tree is a number": (at(*TREE, value=1), "tree 0, field 'splits'"),
     "values missing": (at(*TREE, "leaf_values", value=[1, 2]), "tree 0, field 'leaf_values': 2 values for 2 splits"),
     "a value is text": (at(*TREE, "leaf_values", value=["1"] * 4), "tree 0, field 'leaf_values'"),
@@ -246,26 +246,29 @@ BAD: dict[str, tuple[Edit, str]] = {
     "a split is a number": (at(*SPLIT, value=1), "tree 0, field 'split_type'"),
     "no border": (without(*SPLIT, "border"), "tree 0, field 'border': is missing"),
     "infinite border": (at(*SPLIT, "border", value=1e39), "tree 0, field 'border': border is not a finite"),
-    "another border": (at(*SPLIT, "border", value=0.75), "tree 0, field 'split_index': names another test"),
-    "no split_index": (without(*SPLIT, "split_index"), "tree 0, field 'split_index': must be a whole number"),
+    "another border": (at(*SPLIT, "border", value=0.75), "tree 0, field 'split_index': names a different test"),
+    "no split_index": (without(*SPLIT, "split_index"), "tree 0, field 'split_index': must be an integer"),
     "true for a leaf value": (at(*TREE, "leaf_values", 0, value=True), "tree 0, field 'leaf_values': holds true"),
     "a class twice": (
         at("model_info", "class_params", value={"class_to_label": [0, 1, 1]}),
-        "field 'class_to_label': tells two classes the same",
+        "field 'class_to_label': gives two classes the same label",
     ),
     "true for a scale": (at("scale_and_bias", 0, value=True), "field 'scale_and_bias': holds true"),
     "split_index outside": (at(*SPLIT, "split_index", value=5), "tree 0, field 'split_index'"),
     "no such feature": (
         at(*SPLIT, value={"split_type": "FloatFeature", "float_feature_index": 9, "border": 1, "split_index": 0}),
-        "tree 0, field 'split_index': names another test",
+        "tree 0, field 'split_index': names a different test",
     ),
     "no such category": (
         at(*SPLIT, value={"split_type": "OneHotFeature", "cat_feature_index": 0, "value": 8, "split_index": 0}),
-        "tree 0, field 'split_index': names another test",
+        "tree 0, field 'split_index': names a different test",
     ),
-    "a text twice": (at(*TEXTS, 2, value=hashed(["blue"])[0]), "field 'cat_features_hash': a text appears twice"),
-    "another hash": (at(*TEXTS, 2, "value", value="rot"), "field 'cat_features_hash': 'rot' has another hash"),
-    "half a pair": (at(*TEXTS, 2, "value", value="\ud800"), "field 'cat_features_hash': holds texts that no UTF-8"),
+    "a text twice": (at(*TEXTS, 2, value=hashed(["blue"])[0]), "field 'cat_features_hash': a string appears twice"),
+    "another hash": (at(*TEXTS, 2, "value", value="rot"), "field 'cat_features_hash': 'rot' does not match its hash"),
+    "half a pair": (
+        at(*TEXTS, 2, "value", value="\ud800"),
+        "field 'cat_features_hash': holds strings that cannot be encoded as UTF-8",
+    ),
     "a hash twice": (
         at("features_info", "categorical_features", 0, "values", value=[BLUE, TWELVE, BLUE - 2**32]),
         "field 'values': feature 0: a hash appears twice",
@@ -274,7 +277,7 @@ BAD: dict[str, tuple[Edit, str]] = {
     "no bias": (at("scale_and_bias", value=[1, []]), "field 'scale_and_bias': must be"),
     "scale is huge": (at("scale_and_bias", value=[1e308, [0]]), "tree 0, field .scale_and_bias.: leaf values times"),
     "scale is NaN": (at("scale_and_bias", value=[np.nan, [0]]), "field 'scale_and_bias': must be"),
-    "params are damaged": (at("model_info", "params", value="{"), "is no JSON"),
+    "params are damaged": (at("model_info", "params", value="{"), "is not JSON"),
     "labels of too many": (at("model_info", "class_params", value={"class_names": [1, 2, 3]}), "field 'classes'"),
     "a label is a list": (at("model_info", "class_params", value={"class_names": [[]] * 2}), "field 'class_names'"),
 }
@@ -306,7 +309,7 @@ def test_categories_without_texts_are_called_after_their_hashes(left_out: tuple[
     forest = read(model)
     assert sorted(forest.schema.categories[1]) == sorted(map(name_of_hash, (BLUE, TWELVE)))
     assert forest.schema.has_hashes
-    with pytest.raises(InputError, match="from arrays of whole numbers or of objects alone; pass such an array"):
+    with pytest.raises(InputError, match="reads only arrays of integers or of objects; pass one of these"):
         gpuqs.from_model(forest).predict(np.zeros((2, 3)))
 
 
@@ -333,7 +336,7 @@ UNSUPPORTED: dict[str, tuple[Edit, str]] = {
     "text": (at("features_info", "text_features", value=[{}]), "text features are not evaluated"),
     "embedding": (at("features_info", "embedding_features", value=[{}]), "embedding features are not"),
     "loss": (at("model_info", "params", "loss_function", "type", value="NewLoss"), "loss 'NewLoss' is not known"),
-    "texts as hashes": (texts_like_hashes, "categories as 'CatBoost hash 00000007'"),
+    "texts as hashes": (texts_like_hashes, "categories such as 'CatBoost hash 00000007'"),
 }
 
 
@@ -377,7 +380,7 @@ def test_a_probability_threshold_says_nothing_of_several_classes() -> None:
 def test_truncated_models_are_refused(make: Callable[[], Document]) -> None:
     data = json.dumps(make()).encode()
     for length in range(len(data)):
-        with pytest.raises(ModelFormatError, match=r"^model: is no JSON"):
+        with pytest.raises(ModelFormatError, match=r"^model: is not JSON"):
             reader.read(data[:length], "model")
 
 

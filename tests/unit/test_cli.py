@@ -86,7 +86,7 @@ def test_numbers_as_categories_are_named(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(out), booster.predict(X))
     np.save(tmp_path / "codes.npy", np.column_stack([X.a, X.b.cat.codes, X.c.cat.codes]))
     codes = gpuqs_command("score", model, tmp_path / "codes.npy", *named)
-    assert codes.exit_code == 2 and "holds codes of categories: leave out --category" in codes.stderr
+    assert codes.exit_code == 2 and "holds codes of categories; leave out --category" in codes.stderr
     unknown = gpuqs_command("score", model, data, "--category", "d")
     assert unknown.exit_code == 1 and "'d'" in unknown.stderr
 

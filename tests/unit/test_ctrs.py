@@ -212,7 +212,7 @@ def test_a_forest_has_the_columns_of_its_ctrs() -> None:
     assert forest.given.n_features == 4 and forest.given.n_trees == 0 and forest.given.schema.hashed
     assert forest.given.ctrs is None and forest.given.given is forest.given
     assert gpuqs.from_model(forest).n_features == 4
-    with pytest.raises(ModelFormatError, match=f"make {ctrs.n_columns} columns of 3"):
+    with pytest.raises(ModelFormatError, match=f"make {ctrs.n_columns} columns, not 3"):
         stumps(Ctrs(2, {}, ())).__class__(**{**_fields(stumps(Ctrs(3, {}, ()))), "ctrs": ctrs})
 
 
@@ -276,10 +276,16 @@ def test_files(tmp_path: Path, ready: bool, mmap: bool) -> None:
 NATIVE_BAD: dict[str, tuple[Any, str]] = {
     "no arrays": (lambda header: header["arrays"].pop("ctrs.keys"), "'ctrs': lacks its arrays"),
     "projection is a number": (lambda header: header["fields"]["ctrs"].update(projections=[1]), "'n_keys'"),
-    "too many keys": (lambda header: header["fields"]["ctrs"]["projections"][0].update(n_keys=10**6), "has more keys"),
-    "too few keys": (lambda header: header["fields"]["ctrs"]["projections"].pop(), "has fewer keys"),
+    "too many keys": (
+        lambda header: header["fields"]["ctrs"]["projections"][0].update(n_keys=10**6),
+        "needs more keys",
+    ),
+    "too few keys": (lambda header: header["fields"]["ctrs"]["projections"].pop(), "uses fewer keys"),
     "no CTRs": (lambda header: header["fields"]["ctrs"]["projections"][0].update(n_ctrs=0), "'n_ctrs'"),
-    "a text": (lambda header: header["fields"]["ctrs"]["projections"][0].update(categories=["0"]), "whole numbers"),
+    "a text": (
+        lambda header: header["fields"]["ctrs"]["projections"][0].update(categories=["0"]),
+        "unsigned 32-bit integers",
+    ),
     "pairs": (lambda header: header["fields"]["ctrs"]["projections"][0].update(equals=[[1]]), "arrays of 2"),
     "hashes": (lambda header: header["fields"]["ctrs"].update(codes=[[0, 5]]), "'codes'"),
     "columns": (lambda header: header["fields"]["ctrs"].update(n_given=3), "'ctrs'"),

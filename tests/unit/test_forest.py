@@ -193,8 +193,8 @@ LINEAR_BAD: dict[str, tuple[dict[str, object], str]] = {
     "two constants": ({"linear_feature": np.array([-1, -1], np.int32)}, "begin with its constant"),
     "no such feature": ({"linear_feature": np.array([-1, 8], np.int32)}, r"feature not in \[0, 8\)"),
     "below": ({"linear_feature": np.array([-1, -2], np.int32)}, "feature not in"),
-    "float32": ({"sum_dtype": "float32"}, "beside vector leaves, float32 sums or weights"),
-    "weights": ({"tree_weight": np.array([0.5, 1.0])}, "beside vector leaves, float32 sums or weights"),
+    "float32": ({"sum_dtype": "float32"}, "combined with vector leaves, float32 sums or tree weights"),
+    "weights": ({"tree_weight": np.array([0.5, 1.0])}, "combined with vector leaves, float32 sums or tree weights"),
 }
 
 

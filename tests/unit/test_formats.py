@@ -83,7 +83,7 @@ def test_xgboost_files_are_found_by_content(tmp_path: Path) -> None:
 def test_unknown_content_says_what_is_read(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.txt"
     path.write_bytes(content)
-    with pytest.raises(ModelFormatError, match=r"LightGBM.*XGBoost.*save the model anew") as caught:
+    with pytest.raises(ModelFormatError, match=r"LightGBM.*XGBoost.*save the model again") as caught:
         read_model(path)
     assert caught.value.source == str(path)
 

@@ -145,22 +145,22 @@ def test_recognised() -> None:
 
 DAMAGE: dict[str, tuple[str, str, str, int | None, str | None]] = {
     "no leaves": (' leaves="3"', "", "is missing", 0, "leaves"),
-    "leaves 0": ('leaves="3"', 'leaves="0"', "not a whole number", 0, "leaves"),
+    "leaves 0": ('leaves="3"', 'leaves="0"', "not an integer", 0, "leaves"),
     "huge leaves": ('leaves="3"', 'leaves="2000000000"', "holds 2 values, not 1999999999", 0, "SplitFeatures"),
     "a leaf more": ('leaves="3"', 'leaves="4"', "holds 2 values, not 3", 0, "SplitFeatures"),
     "no weight": (' weight="0.1"', "", "is missing", 1, "weight"),
     "weight of text": ('weight="0.1"', 'weight="half"', "'half', not a number", 1, "weight"),
     "weight NaN": ('weight="0.1"', 'weight="NaN"', "not a number", 1, "weight"),
     "weight infinite": ('weight="0.1"', 'weight="Infinity"', "not finite", 1, "tree_weight"),
-    "negative feature": (">2 0<", ">2 -1<", "not a whole number", 0, "SplitFeatures"),
+    "negative feature": (">2 0<", ">2 -1<", "not an integer", 0, "SplitFeatures"),
     "feature of text": (">2 0<", ">2 url<", "'url'", 0, "SplitFeatures"),
     "feature of a fraction": (">2 0<", ">2 0.0<", "'0.0'", 0, "SplitFeatures"),
-    "huge feature": (">2 0<", ">2 2147483647<", "not a whole number", 0, "SplitFeatures"),
+    "huge feature": (">2 0<", ">2 2147483647<", "not an integer", 0, "SplitFeatures"),
     "no features": ("<SplitFeatures>2 0</SplitFeatures>", "", "is missing", 0, "SplitFeatures"),
     "two lists": (">4<", ">4</SplitFeatures><SplitFeatures>4<", "appears twice", 1, "SplitFeatures"),
     "missing child": (">1 -1<", ">1<", "holds 1 values, not 2", 0, "LeftChildren"),
     "child outside": (">1 -1<", ">1 -4<", "outside its tree", 0, "left"),
-    "child beyond int32": (">1 -1<", ">1 -99999999999<", "not a whole number", 0, "LeftChildren"),
+    "child beyond int32": (">1 -1<", ">1 -99999999999<", "not an integer", 0, "LeftChildren"),
     "child of text": (">1 -1<", ">1 a<", "'a'", 0, "LeftChildren"),
     "a leaf twice": (">1 -1<", ">1 -3<", "leaf 0 has no parent or several", 0, "left/right"),
     "a cycle": (">1 -1<", ">-1 1<", "node 1: nodes form a cycle", 0, "left/right"),
@@ -192,7 +192,7 @@ def test_damage(name: str) -> None:
 def test_every_truncation_is_refused() -> None:
     data = MODEL.rstrip().encode()
     for length in range(len(data)):
-        with pytest.raises(ModelFormatError, match="is no well-formed XML"):
+        with pytest.raises(ModelFormatError, match="is not well-formed XML"):
             reader.read(data[:length], "model.xml")
 
 

@@ -205,7 +205,7 @@ def test_both_ways_give_the_same_and_the_same_errors() -> None:
     text = b'{"a": [1, 2.5], "c": {"b": [1, 2]}, "d": 1e400}'
     assert same(as_json(parse_json(text, None, ARRAYS)), parse_json(memoryview(text), None, ARRAYS))
     twice = b'{"a": 1, "a": 2}'
-    for wrong, problem in ((twice, "'a' appears twice"), (b"[1,]", "is no JSON"), (b"[" * 70, "is no JSON")):
+    for wrong, problem in ((twice, "'a' appears twice"), (b"[1,]", "is not JSON"), (b"[" * 70, "is not JSON")):
         for data in (wrong, memoryview(wrong), wrong.decode()):
             with pytest.raises(ValueError, match=problem):
                 parse_json(data)

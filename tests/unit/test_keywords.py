@@ -76,27 +76,27 @@ def test_the_same_said_twice_is_no_contradiction() -> None:
         ({"output": "raw", "pred_leaf": True}, "output='raw' and pred_leaf=True contradict"),
         ({"raw_score": True, "pred_leaf": True}, "raw_score=True and pred_leaf=True contradict"),
         ({"output": "class", "output_margin": True}, "output='class' and output_margin=True contradict"),
-        ({"trees": slice(0, 3), "num_iteration": 1}, "three ways"),
-        ({"trees": slice(0, 3), "iteration_range": (0, 1)}, "three ways"),
-        ({"start_iteration": 1, "iteration_range": (0, 1)}, "three ways"),
+        ({"trees": slice(0, 3), "num_iteration": 1}, "all select trees"),
+        ({"trees": slice(0, 3), "iteration_range": (0, 1)}, "all select trees"),
+        ({"start_iteration": 1, "iteration_range": (0, 1)}, "all select trees"),
         ({"iteration_range": (0, 5)}, r"\(0, 5\) is not within the model's 4 iterations"),
         ({"iteration_range": (3, 2)}, "not within"),
         ({"iteration_range": (-1, 2)}, "not within"),
-        ({"iteration_range": 3}, "two whole numbers"),
-        ({"iteration_range": (0, 1, 2)}, "two whole numbers"),
-        ({"iteration_range": (0, 1.5)}, "each end of iteration_range must be a whole number, not 1.5"),
-        ({"num_iteration": "3"}, "num_iteration must be a whole number, not '3'"),
-        ({"start_iteration": 0.5}, "start_iteration must be a whole number"),
-        ({"start_iteration": np.zeros(2, int)}, "start_iteration must be a whole number"),
+        ({"iteration_range": 3}, "two integers"),
+        ({"iteration_range": (0, 1, 2)}, "two integers"),
+        ({"iteration_range": (0, 1.5)}, "each end of iteration_range must be an integer, not 1.5"),
+        ({"num_iteration": "3"}, "num_iteration must be an integer, not '3'"),
+        ({"start_iteration": 0.5}, "start_iteration must be an integer"),
+        ({"start_iteration": np.zeros(2, int)}, "start_iteration must be an integer"),
         ({"raw_score": np.array([1, 0])}, r"raw_score must be True or False, not array\(\[1, 0\]\)"),
         ({"output_margin": "no"}, "output_margin must be True or False, not 'no'"),
         ({"pred_leaf": None}, "pred_leaf must be True or False, not None"),
         ({"pred_contrib": 2}, "pred_contrib must be True or False, not 2"),
         ({"output": ["raw"]}, r"output must be one of .*, not \['raw'\]"),
-        ({"output": 100}, "output must be one of .*, not 100; numbers of iterations go by name, such as num_it"),
+        ({"output": 100}, "output must be one of .*, not 100; pass numbers of iterations by keyword, as num_it"),
         ({"output": None, "pred_leaf": True}, "output must be one of .*, not None"),
-        ({"trees": slice(0.0, 2.0)}, "each end of trees must be a whole number, not 0.0"),
-        ({"trees": slice(0, "2")}, "each end of trees must be a whole number, not '2'"),
+        ({"trees": slice(0.0, 2.0)}, "each end of trees must be an integer, not 0.0"),
+        ({"trees": slice(0, "2")}, "each end of trees must be an integer, not '2'"),
     ],
     ids=str,
 )
@@ -124,7 +124,7 @@ def test_what_is_not_offered() -> None:
         np.testing.assert_array_equal(MODEL.predict(X, validate_features=value), MODEL.predict(X))
     by_name = Model(replace(MODEL.forest, schema=Schema(library="XGBoost")))
     np.testing.assert_array_equal(by_name.predict(X, validate_features=True), MODEL.predict(X))
-    with pytest.raises(UnsupportedModelError, match=r"columns by position.*leave it out.*pass a table as an array"):
+    with pytest.raises(UnsupportedModelError, match=r"position of columns.*leave it out.*pass a table as an array"):
         by_name.predict(X, validate_features=False)
 
 
@@ -169,6 +169,16 @@ def test_catboosts_names_of_iteration_range() -> None:
         MODEL.predict(X, iteration_range=(0, 1), ntree_end=1)
     with pytest.raises(ValueError, match=r"iteration_range=\(0, 99\) is not within"):
         MODEL.predict(X, ntree_end=99)
+    with pytest.raises(ValueError, match="ntree_end must be"):
+        MODEL.predict(X, ntree_end=1.5)
+
+
+def test_a_property_that_fails_says_why() -> None:
+    class Own(Model):
+        length = property(lambda self: self.forest.no_such_thing)
+
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        Own(MODEL.forest).length  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -189,7 +199,7 @@ def test_what_models_have_not(name: str, hint: str) -> None:
 def test_documents_are_encoded_once() -> None:
     encoded = MODEL.encode(X)
     for take in (MODEL.encode, wrap(MODEL, kind="regressor").predict):
-        with pytest.raises(InputError, match=r"X is a gpuqs.EncodedDocuments, not documents; they are encoded already"):
+        with pytest.raises(InputError, match=r"X is a gpuqs.EncodedDocuments, not documents; they are already encoded"):
             take(encoded)
 
 
@@ -272,7 +282,7 @@ def test_warm_up_leaves_nothing_to_choose(words: Any, precision: Any, monkeypatc
 @pytest.mark.parametrize("ask", [MODEL.warm_up, MODEL.explain, MODEL.engine_for], ids=["warm_up", "explain", "engine"])
 @pytest.mark.parametrize("n", ["10", None, 1.5, np.ones(2, int)], ids=str)
 def test_numbers_of_documents_are_whole(ask: Any, n: Any) -> None:
-    with pytest.raises(ValueError, match="n_documents must be a whole number, not"):
+    with pytest.raises(ValueError, match="n_documents must be an integer, not"):
         ask(n)
 
 

@@ -368,12 +368,12 @@ STUMPS = {"n_trees": 3, "num_leaves": 3, "n_features": 2}
     ("fields", "problem", "where"),
     [
         ({"num_leaves": "2000000000"}, "holds 3 values, not 2000000000", "leaf_value"),
-        ({"num_leaves": "99999999999999999999999"}, "not a whole number", "num_leaves"),
-        ({"num_leaves": "0"}, "not a whole number", "num_leaves"),
-        ({"num_leaves": "-3"}, "not a whole number", "num_leaves"),
-        ({"num_leaves": "3.0"}, "not a whole number", "num_leaves"),
-        ({"num_leaves": ""}, "not a whole number", "num_leaves"),
-        ({"num_cat": "2000000000"}, "not a whole number", "num_cat"),
+        ({"num_leaves": "99999999999999999999999"}, "not an integer", "num_leaves"),
+        ({"num_leaves": "0"}, "not an integer", "num_leaves"),
+        ({"num_leaves": "-3"}, "not an integer", "num_leaves"),
+        ({"num_leaves": "3.0"}, "not an integer", "num_leaves"),
+        ({"num_leaves": ""}, "not an integer", "num_leaves"),
+        ({"num_cat": "2000000000"}, "not an integer", "num_cat"),
         ({"num_cat": "1"}, "is missing", "cat_boundaries"),
         ({"num_cat": "1\ncat_boundaries=0 1\ncat_threshold=1"}, "category sets once", "threshold"),
         ({"num_cat": "1\ncat_boundaries=0 2000000000\ncat_threshold=1"}, "holds 1 values", "cat_threshold"),
@@ -426,10 +426,10 @@ def test_the_damaged_tree_is_named() -> None:
 @pytest.mark.parametrize(
     ("line", "replacement", "problem", "where"),
     [
-        ("max_feature_idx=.*", "max_feature_idx=2147483647", "not a whole number", "max_feature_idx"),
+        ("max_feature_idx=.*", "max_feature_idx=2147483647", "not an integer", "max_feature_idx"),
         ("max_feature_idx=.*", "max_feature_idx=2000000000", "2 names for 2000000001", "feature_names"),
         ("max_feature_idx=.*", "x=1", "is missing", "max_feature_idx"),
-        ("num_class=.*", "num_class=0", "not a whole number", "num_class"),
+        ("num_class=.*", "num_class=0", "not an integer", "num_class"),
         ("num_class=.*", "no=1", "is missing", "num_class"),
         (
             "num_tree_per_iteration=.*",
@@ -440,7 +440,7 @@ def test_the_damaged_tree_is_named() -> None:
         (
             "num_tree_per_iteration=.*",
             "num_tree_per_iteration=2000000000",
-            "not a whole",
+            "not an integer",
             "num_tree_per_iteration",
         ),
         ("objective=.*", "objective=binary", "sigmoid: is missing", "objective"),
@@ -476,7 +476,7 @@ def test_a_huge_feature_count_costs_nothing() -> None:
 def test_long_lines_and_many_lines_cost_no_more_than_the_file() -> None:
     text = model_text(**STUMPS)
     for name in ("threshold", "split_feature", "leaf_value", "num_leaves"):
-        refused(edited(text, **{name: "1 " * 200_000}), "holds 200000 values|not a whole number", field=name)
+        refused(edited(text, **{name: "1 " * 200_000}), "holds 200000 values|not an integer", field=name)
     for line in ("tree_sizes", "feature_names"):
         long = re.sub(rf"^{line}=.*$", f"{line}=" + "7  " * 200_000, text, flags=re.M)
         refused(long, "200000 trees|200000 names", field=line)
@@ -488,13 +488,13 @@ def test_what_lightgbm_would_read_otherwise_is_refused() -> None:
     text = edited(model_text(**STUMPS))
     refused(text.replace("max_feature_idx", "\0ax_feature_idx"), "is NUL")
     refused(text + "\0", f"byte {len(text)} of the text is NUL")
-    refused(edited(text, num_cat="0\nend of trees\n"), "holds fields behind the line 'end of trees'")
+    refused(edited(text, num_cat="0\nend of trees\n"), "holds fields after the line 'end of trees'")
     refused(edited(text, num_cat="0\nalone"), "line 'alone' has no '='", tree=0)
     refused(edited(text, num_cat="0\n"), "holds a blank line, where LightGBM stops reading", tree=0)
     refused(edited(text, shrinkage="1\n\nfuture_key=1"), "holds a blank line", tree=0)
     refused(re.sub("\n\n+Tree=", "\nTree=", text), "ends without a blank line", tree=0)
     refused(edited(text, num_cat="0" + "".join(f"\nkey{n}=1" for n in range(9))), "more than 22 lines", tree=0)
-    refused(edited(text, num_cat="0\nis_linear=0\nis_linear=0"), "a field is there twice", tree=0)
+    refused(edited(text, num_cat="0\nis_linear=0\nis_linear=0"), "a field appears twice", tree=0)
 
 
 def test_every_truncation_is_refused() -> None:
@@ -548,7 +548,7 @@ def test_a_model_older_than_lightgbm_itself_reads() -> None:
     path = real_data("model_formats", "LightGBM.model.txt")
     with pytest.raises(lgb.basic.LightGBMError, match="num_cat"):
         lgb.Booster(model_file=str(path))
-    with pytest.raises(ModelFormatError, match=r"before 2\.0\.5.*train anew") as caught:
+    with pytest.raises(ModelFormatError, match=r"before 2\.0\.5.*train again") as caught:
         read_model(path)
     assert (caught.value.source, caught.value.tree, caught.value.field) == (str(path), 0, "num_cat")
 

@@ -208,7 +208,7 @@ def test_live_models_of_xgboost_before_1_6(kind: str, monkeypatch: pytest.Monkey
     else:
         model = xgboost.XGBRegressor(n_estimators=2).fit(matrix, target)
     monkeypatch.setattr(sys.modules["xgboost"].Booster, "save_raw", lambda self: b"")
-    with pytest.raises(UnsupportedModelError, match=rf"xgboost\.{kind}: XGBoost before 1\.6 gives no JSON"):
+    with pytest.raises(UnsupportedModelError, match=rf"xgboost\.{kind}: XGBoost before 1\.6 cannot return the JSON"):
         gpuqs.from_model(model)
 
 
@@ -216,7 +216,7 @@ def test_live_models_of_lightgbm_before_2_2(monkeypatch: pytest.MonkeyPatch) -> 
     lightgbm = pytest.importorskip("lightgbm")
     booster = lightgbm.train({"verbose": -1}, lightgbm.Dataset(np.zeros((40, 3)), np.arange(40)), 2)
     monkeypatch.delattr(lightgbm.Booster, "model_to_string")
-    with pytest.raises(UnsupportedModelError, match=r"LightGBM before 2\.2 gives no text of a live model"):
+    with pytest.raises(UnsupportedModelError, match=r"LightGBM before 2\.2 cannot return the text of a live model"):
         gpuqs.from_model(booster)
 
 
@@ -225,7 +225,7 @@ def test_categories_of_scikit_learn_before_1_4() -> None:
     matrix, target = np.random.default_rng(3).integers(0, 4, (60, 3)), np.arange(60)
     model = ensemble.HistGradientBoostingRegressor(categorical_features=[0], max_iter=2).fit(matrix, target)
     del model._preprocessor
-    said = "categorical features are read from scikit-learn 1.4 on"
+    said = "categorical features are read only from scikit-learn 1.4 on"
     with pytest.raises(UnsupportedModelError, match=said):
         gpuqs.from_model(model)
     for page in ("README.md", "docs/sklearn.md"):

@@ -483,12 +483,12 @@ def test_ranges_that_are_none(general: list[int]) -> None:
     model, X = Model(made()), np.random.default_rng(8).normal(size=(3, 8))
     n = model.n_iterations
     for words, wrong in (
-        ({"iteration_range": (0, True)}, "whole number"),
+        ({"iteration_range": (0, True)}, "must be an integer"),
         ({"iteration_range": (0, n + 1)}, "is not within"),
-        ({"iteration_range": (0, 1, 2)}, "two whole numbers"),
-        ({"iteration_range": (0, 1), "num_iteration": 1}, "three ways"),
-        ({"start_iteration": True}, "whole number"),
-        ({"iteration_range": (0, 1), "trees": slice(1)}, "three ways"),
+        ({"iteration_range": (0, 1, 2)}, "two integers"),
+        ({"iteration_range": (0, 1), "num_iteration": 1}, "all select trees"),
+        ({"start_iteration": True}, "must be an integer"),
+        ({"iteration_range": (0, 1), "trees": slice(1)}, "all select trees"),
     ):
         for kept in ({"iteration_range": (0, 1)}, {"start_iteration": 1}, {"num_iteration": 1}):  # equal to True
             model.predict(X, **kept)

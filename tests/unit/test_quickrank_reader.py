@@ -183,13 +183,13 @@ def test_no_trees() -> None:
 # -- damage -------------------------------------------------------------------------------
 
 DAMAGE: dict[str, tuple[str, str, str, int | None, str | None]] = {
-    "feature 0": ("<feature>1<", "<feature>0<", "not a whole number", 1, "feature"),
+    "feature 0": ("<feature>1<", "<feature>0<", "not an integer", 1, "feature"),
     "feature of text": ("<feature>3<", "<feature>bm25<", "'bm25'", 0, "feature"),
-    "feature of a fraction": ("<feature>3<", "<feature>3.0<", "whole", 0, "feature"),
-    "huge feature": ("<feature>3<", "<feature>99999999999<", "whole", 0, "feature"),
-    "feature of many digits": ("<feature>3<", f"<feature>{'9' * 5000}<", "whole", 0, "feature"),
-    "empty feature": ("<feature>3<", "<feature><", "whole", 0, "feature"),
-    "feature in full width": ("<feature>3<", "<feature>\uff13<", "whole", 0, "feature"),
+    "feature of a fraction": ("<feature>3<", "<feature>3.0<", "not an integer", 0, "feature"),
+    "huge feature": ("<feature>3<", "<feature>99999999999<", "not an integer", 0, "feature"),
+    "feature of many digits": ("<feature>3<", f"<feature>{'9' * 5000}<", "not an integer", 0, "feature"),
+    "empty feature": ("<feature>3<", "<feature><", "not an integer", 0, "feature"),
+    "feature in full width": ("<feature>3<", "<feature>\uff13<", "not an integer", 0, "feature"),
     "no feature": ("<feature>3</feature>", "", "no feature", 0, "feature"),
     "two features": ("<feature>1<", "<feature>1</feature><feature>1<", "twice", 1, "feature"),
     "no threshold": ("<threshold>0.1</threshold>", "", "no threshold", 0, "threshold"),
@@ -248,7 +248,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
     for length in range(len(data)):
         with pytest.raises(ModelFormatError) as caught:
             reader.read(data[:length], "model.xml")
-        assert str(caught.value).startswith("model.xml: is no well-formed XML")
+        assert str(caught.value).startswith("model.xml: is not well-formed XML")
 
 
 def nested(depth: int) -> str:

@@ -127,10 +127,10 @@ def test_ids_that_never_are_zero_give_a_warning(tmp_path: Path) -> None:
         ("1 1:\u0663", "is not a number"),
         ("1 1:.", "is not a number"),
         ("1 0:1 0:1", "feature 0 has a second value: '0:1'"),
-        ("1 qid:a 0:1", "'qid:a' is not one whole query id"),
-        ("1 qid: 0:1", "'qid:' is not one whole query id"),
-        ("1 qid:1.5 0:1", "is not one whole query id"),
-        ("1 qid:1 qid:2", "'qid:2' is not one whole query id"),
+        ("1 qid:a 0:1", "'qid:a' is not a single query id"),
+        ("1 qid: 0:1", "'qid:' is not a single query id"),
+        ("1 qid:1.5 0:1", "is not a single query id"),
+        ("1 qid:1 qid:2", "'qid:2' is not a single query id"),
         ("1 7:1", r"'7:1': the model has no feature 7 \(its 3 have ids 0 to 2\); was the model"),
         ("1 3:1", "no feature 3 .*; if the file's ids count from 1, use --one-based"),
         ("\0 1:1", "neither a label"),
@@ -193,14 +193,14 @@ def test_query_sizes_that_do_not_fit_give_a_warning(tmp_path: Path) -> None:
     write(tmp_path, "2\n2\n", "data.txt.query")
     reader = open_documents(path, forest())
     assert [chunk.queries for chunk in reader] == [None]
-    assert "gives sizes for 4 documents" in reader.warnings[0] and reader.warnings[0].endswith("has 5")
+    assert "gives query sizes for 4 documents" in reader.warnings[0] and reader.warnings[0].endswith("has 5")
 
 
 @pytest.mark.parametrize("sizes", ["two\n", "-1\n6\n", "", "1e3", f"{2**63}\n"])
 def test_bad_query_sizes(tmp_path: Path, sizes: str) -> None:
     path = write(tmp_path, "1 0:1\n")
     write(tmp_path, sizes, "data.txt.query")
-    with pytest.raises(InputError, match=r"data\.txt\.query: query sizes must be whole numbers"):
+    with pytest.raises(InputError, match=r"data\.txt\.query: query sizes must be integers"):
         read(path)
 
 
@@ -332,7 +332,7 @@ def test_csv_without_header(tmp_path: Path, delimiter: str) -> None:
     np.testing.assert_array_equal(labelled.values, [[1, 2, 3], [4, 5, 6]])
     np.testing.assert_array_equal(labelled.labels, [9, 8])
     (told,) = open_documents(write(tmp_path, delimiter.join("9123") + "\n"), forest()).warnings
-    assert re.search("no header, and 4 columns .* begins with '9', was taken for the label, as LightGBM does", told)
+    assert re.search("no header, and 4 columns .* begins with '9', was read as the label, as LightGBM does", told)
     assert open_documents(write(tmp_path, delimiter.join("123") + "\n"), forest()).warnings == []
 
 
@@ -466,11 +466,11 @@ def test_pyarrow_has_no_python_file_to_read_csv_from(
         ("a,b_c,d\n1,2,3\n".encode("utf-16"), "text in UTF-16"),
         ("a,b_c,d\n1,2,3\n".encode("utf-16-be"), "text in UTF-16"),
         (b"a,b_c,d\n1,\0002,3\n", "holds NUL bytes"),
-        (b"a,b_c,d\r1,2,3\r", "lines end with a carriage return alone"),
-        (b"1,2,3\r4,5,6\r", "lines end with a carriage return alone"),
+        (b"a,b_c,d\r1,2,3\r", "lines end with only a carriage return"),
+        (b"1,2,3\r4,5,6\r", "lines end with only a carriage return"),
         (b"a b_c d\n1 2 3\n", "'a b_c d', holds one column, .* separate columns by commas, tabs or semicolons$"),
         (b"1 2 3\n1 2 3\n", "'1 2 3', holds one column, but the model takes 3 features"),
-        (b"# made by me\n1,2,3\n", "'# made by me', holds one column, .*a comment has no place"),
+        (b"# made by me\n1,2,3\n", "'# made by me', holds one column, .*comments are not allowed"),
         (b"# made, by me\n1,2,3\n", "starts with '#'; CSV has no comments"),
         (b"# a,b_c,d\n1,2,3\n", "starts with '#'; CSV has no comments"),
         (b"1,5;2,5;3,5\n", "holds '1,5' between ';', a decimal comma; write decimal points"),
@@ -502,7 +502,7 @@ def test_csv_categories_that_look_missing_are_refused(tmp_path: Path, text: str,
         hashed = tuple(hashed_names(values))
         schema = Schema(("a", "b_c", "d"), (None, hashed if kind == "hashes" else values, None), library="CatBoost")
     path = write(tmp_path, "a,b_c,d\n1,red,3\n")
-    with pytest.raises(InputError, match=rf"data\.txt: .* category '{text}' in column 'b_c', which means .*Parquet"):
+    with pytest.raises(InputError, match=rf"data\.txt: .* category '{text}' in column 'b_c', but .* means .*Parquet"):
         read(path, forest(schema=schema))
     plain = replace(schema, **{"in_order" if kind == "in order" else "categories": ()})
     with pytest.raises(InputError, match=r"not a number|invalid value"):
@@ -561,7 +561,7 @@ def test_csv_spellings_of_whole_numbers(tmp_path: Path, cell: str, kind: str) ->
     if "7" in cell.strip(' "').split() or (kind == "whole numbers" and cell in ("07", "+7")):
         np.testing.assert_array_equal(read(path, model).values[:, 1], [0, 0, 1])
     else:
-        with pytest.raises(InputError, match=rf"line 4, column 'b_c': '{re.escape(cell)}' is none .*, but '7' is"):
+        with pytest.raises(InputError, match=rf"line 4, column 'b_c': '{re.escape(cell)}' is not one .*, but '7' is"):
             read(path, model)
 
 
@@ -617,10 +617,10 @@ def test_csv_columns_that_begin_blank(
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("1,7,", "line 302, column 'b_c': '7', the column's first value, is not a text, .*categories="),
-        ("1,true,", "line 302, column 'b_c': 'true', the column's first value, is not a text, .*categories="),
+        ("1,7,", "line 302, column 'b_c': '7', the column's first value, is not a string, .*categories="),
+        ("1,true,", "line 302, column 'b_c': 'true', the column's first value, is not a string, .*categories="),
         ("1,,?", "line 302, column 'd': '\\?', the column's first value, is not a number, .*categories="),
-        ("?,,", r"line 302, column 'a': invalid value '\?'; tell which .*categories="),
+        ("?,,", r"line 302, column 'a': invalid value '\?'; say which .*categories="),
         ("1,,", "column 'b_c' is empty, .*categories="),
     ],
 )
@@ -761,7 +761,7 @@ def test_a_header_that_pandas_writes_over_an_index_is_no_document(tmp_path: Path
 @pytest.mark.parametrize("first", ["2,1,0", "1,0,1,2", "1,1,1"])
 def test_columns_that_are_called_by_their_numbers_are_not_told_from_a_document(tmp_path: Path, first: str) -> None:
     path, model = write(tmp_path, f"{first}\n{first}\n"), forest(schema=Schema(("0", "1", "2")))
-    with pytest.raises(InputError, match=r"may be a document, or the columns' numbers.*--header or --no-header"):
+    with pytest.raises(InputError, match=r"may be a document, or the column numbers.*--header or --no-header"):
         read(path, model)
     years = write(tmp_path, "2020,2019,2021\n1,2,3\n")
     np.testing.assert_array_equal(read(years, forest(schema=Schema(("2019", "2020", "2021")))).values, [[2, 1, 3]])
@@ -824,7 +824,7 @@ def test_a_header_is_found(tmp_path: Path, first: str, model: Forest) -> None:
     known = {"label", "qid", *model.feature_names, *(name.replace("_", " ") for name in model.feature_names)}
     doubts = ["the model's feature names"] * first.replace(",", "").isdecimal()
     doubts += ["a header"] * (known.isdisjoint(first.split(",")) or (first[:5] == "label" and model.schema == TEXTS))
-    assert [re.search(" taken for (.*);", warning)[1] for warning in reader.warnings] == doubts  # type: ignore[index]
+    assert [re.search(" read as (.*);", warning)[1] for warning in reader.warnings] == doubts  # type: ignore[index]
 
 
 @pytest.mark.parametrize("line", ["1,2,3,", "1\t2\t3\t", "1;2;3; ", '1,2,3,""', ",,,"])

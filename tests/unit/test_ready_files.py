@@ -172,7 +172,7 @@ def test_ranks_of_another_forest_are_not_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value", "says"),
-    [("offset", 1 << 40, "outside the file"), ("offset", 0, "lies over"), ("shape", [1 << 60], "outside the file")],
+    [("offset", 1 << 40, "outside the file"), ("offset", 0, "overlaps"), ("shape", [1 << 60], "outside the file")],
 )
 def test_kept_arrays_lie_in_the_file_and_apart(field: str, value: Any, says: str, tmp_path: Path) -> None:
     native.write(FOREST, tmp_path / "m", kept=ranks.to_keep(FOREST))

@@ -114,9 +114,9 @@ def test_xgboost_and_catboost_refuse_what_their_libraries_do() -> None:
     with pytest.raises(InputError, match="column 't' holds the category 'new', which the model has not seen"):
         read(FRAME.assign(w=FRAME["t"].cat.rename_categories([10, 20, 30])), xgboost)
     of_bytes = pd.Categorical([b"x", b"y", b"x", b"y"])
-    with pytest.raises(InputError, match="category b'x', a bytes, of which XGBoost keeps pieces of a text"):
+    with pytest.raises(InputError, match="category b'x', a bytes, which XGBoost saves only as pieces of a string"):
         read(FRAME.assign(t=of_bytes, w=FRAME["t"].cat.rename_categories([10, 20, 30])), xgboost)
-    with pytest.raises(InputError, match="column 'w' holds numbers, which XGBoost does not take for categories"):
+    with pytest.raises(InputError, match="column 'w' holds numbers, which XGBoost does not accept as categories"):
         read(FRAME.assign(t=FRAME["t"].cat.remove_categories(["new"]), w=10), xgboost)
     catboost = Schema(NAMES, (("x", "z"), ("10", 10, "1", 1), None), library="CatBoost")
     with pytest.raises(InputError, match="column 't' has missing categories, which CatBoost refuses"):
@@ -125,9 +125,9 @@ def test_xgboost_and_catboost_refuse_what_their_libraries_do() -> None:
     for w in ([10, 1, 2, 1], ["10", "1", "01", 1], ["10", True, "True", 1]):
         codes = [0, 2, np.nan, 2]
         np.testing.assert_array_equal(read(sound.assign(w=w), catboost)[:, 1], codes)
-    with pytest.raises(InputError, match="column 'w' holds fractions, which CatBoost does not take"):
+    with pytest.raises(InputError, match="column 'w' holds fractions, which CatBoost does not accept as"):
         read(sound.assign(w=10.0), catboost)
-    with pytest.raises(InputError, match=r"column 'w' holds the category 10.0; CatBoost's categories are texts"):
+    with pytest.raises(InputError, match=r"column 'w' holds the category 10.0; CatBoost's categories are strings"):
         read(sound.assign(w=pd.Categorical([10.0] * 4)), catboost)
 
 
@@ -161,8 +161,8 @@ def test_places_are_told_and_kept(told: Any, tmp_path: Path) -> None:
         (IN_ORDER, 5, "categories is a int"),
         (IN_ORDER, ["t"], "names 1 columns, but the model keeps categories of 2"),
         (IN_ORDER, ["t", "t"], "names a column twice"),
-        (IN_ORDER, ["t", "nobody"], "'nobody', which is none of the model's 3 features, called 't', 'w', 'v'"),
-        (IN_ORDER, [0, 3], "3, which is none"),
+        (IN_ORDER, ["t", "nobody"], "'nobody', not one of the model's 3 features, called 't', 'w', 'v'"),
+        (IN_ORDER, [0, 3], "3, not one"),
         (IN_ORDER, {"t": LISTS[1], "w": LISTS[0]}, "but the model keeps"),
         (Schema(NAMES), ["t"], r"keeps no categories of 't'; pass \{column: "),
         (PLACED, ["t", "v"], r"keeps no categories of 'v'; pass \{column: "),
@@ -184,10 +184,10 @@ def test_numbers_of_columns_that_are_named_are_categories_by_value(tmp_path: Pat
     frame = FRAME.assign(t=FRAME["t"].cat.remove_categories(["new"]), w=[30, 10, 20, 10])
     chunk = as_documents(frame, model.forest).chunk(0, 4)
     np.testing.assert_array_equal(chunk[:, 1], [2, 0, 1, 0])
-    with pytest.raises(InputError, match=r"'w' holds numbers, which XGBoost does not take.*categories=\[column\]"):
+    with pytest.raises(InputError, match=r"'w' holds numbers, which XGBoost does not accept as.*categories=\[column\]"):
         read(frame, schema)
     frame.to_csv(tmp_path / "rows.csv", index=False)  # read back, all its numbers are floats
-    with pytest.raises(InputError, match="column 'w' holds numbers, which XGBoost does not take"):
+    with pytest.raises(InputError, match="column 'w' holds numbers, which XGBoost does not accept as"):
         list(open_documents(tmp_path / "rows.csv", forest_of(schema=schema)))
     (rows,) = open_documents(tmp_path / "rows.csv", model.forest)
     np.testing.assert_array_equal(rows.values[:, 1], [2, 0, 1, 0])
@@ -222,7 +222,7 @@ def test_columns_of_objects_that_are_numbers(library: str, n: int, known: tuple)
     np.testing.assert_array_equal(rows, read(as_float, schema))
     np.testing.assert_array_equal(rows[:, [0, 2]], np.stack([np.resize([1, 0], n) if known else v, v], axis=1))
     frame.loc[n - 1, "w"] = "1.5"
-    with pytest.raises(InputError, match=rf"X holds a str in document {n - 1:,}, feature 'w': '1\.5'; documents are"):
+    with pytest.raises(InputError, match=rf"X holds a str in document {n - 1:,}, feature 'w': '1\.5'; documents hold"):
         read(frame, schema)
 
 
@@ -230,7 +230,7 @@ def test_categories_of_what_catboost_compares_as_numbers_are_refused() -> None:
     """CatBoost would compare the codes of categories, or their hashes, with borders."""
     for known, its in (((("x", "y"), None, None), "'t'"), ((), "none")):
         for named in ({"w": [3, 1]}, ["w"]):
-            with pytest.raises(InputError, match=f"names 'w', whose numbers .* its category columns are {its}"):
+            with pytest.raises(InputError, match=f"names 'w', a numeric column .* its category columns are {its}"):
                 Schema(NAMES, known, library="CatBoost").placed(named, 3)
 
 
@@ -242,7 +242,7 @@ def test_categories_that_a_catboost_model_tells_are_not_told_otherwise() -> None
         for same in (["t"], {"t": list(known)}):
             assert schema.placed(same, 3).categories == schema.categories
         for other in (["big", "red", "7"], ["red"], [0, 1, 2], []):
-            with pytest.raises(InputError, match=r"CatBoost's models tell which categories they have; leave it out"):
+            with pytest.raises(InputError, match=r"CatBoost's models hold their own categories; leave it out"):
                 schema.placed({"t": other}, 3)
 
 
@@ -265,7 +265,7 @@ def test_schemas_that_contradict_themselves() -> None:
 
 def test_info_prints_the_schema() -> None:
     lines = dict(describe(forest_of(schema=IN_ORDER)))
-    assert lines["category columns"] == "2 of a frame, in its order: (3: 'x', 'y', 'z'); (3: 10, 20, 30)"
+    assert lines["category columns"] == "2 of the training frame, in its order: (3: 'x', 'y', 'z'); (3: 10, 20, 30)"
     assert (lines["unseen categories"], lines["absent entries"]) == ("missing", "0")
     schema = Schema(NAMES, (*LISTS, None), np.nan, library="XGBoost")
     lines = dict(describe(forest_of(schema=schema)))
@@ -444,7 +444,7 @@ def test_what_is_not_computed_yet(module: str) -> None:
 @pytest.mark.parametrize(
     ("X", "mend"),
     [
-        (pd.DataFrame, "the class DataFrame: pass an object"),
+        (pd.DataFrame, "the class DataFrame itself; pass an instance"),
         (TABLE.to_reader(), r"pass X\.read_all\(\)"),
         ([{"t": 1.0}], r"a list of dicts; pass pandas\.DataFrame"),
         (array("d", [1.0]), "pass a list of documents"),
@@ -467,7 +467,7 @@ def test_large_whole_numbers_are_compared_with_floats_as_float64() -> None:
     frame = FRAME.assign(w=[float(2**53), 7.0, 8.0, np.nan])
     schema = dataclasses.replace(PLACED, categories=(LISTS[0], known, None))
     np.testing.assert_array_equal(read(frame, schema)[:, 1], [0, 1, np.nan, np.nan])
-    with pytest.raises(InputError, match="column 'w' holds fractions, which cannot tell the model's categories"):
+    with pytest.raises(InputError, match="column 'w' holds floats, too imprecise to tell the model's categories"):
         read(frame, dataclasses.replace(schema, categories=(LISTS[0], (2**53, 2**53 + 1), None)))
     whole = frame.assign(w=[2**53 + 1, 7, 2**53, 1])
     np.testing.assert_array_equal(read(whole, schema)[:, 1], [0, 1, np.nan, np.nan])

@@ -253,7 +253,7 @@ REFUSED = {
     "no trees": (lambda: linear_model.LinearRegression().fit(X, Y), "LinearRegression: is not read"),
     "own predict": (
         lambda: Doubled(2).fit(X, Y),
-        "Doubled: has a member predict of its own.*RandomForestRegressor does; pass an estimator of that class itself",
+        "Doubled: has its own predict.*RandomForestRegressor does; pass an instance of that class itself",
     ),
     "tree of two targets": (lambda: two_targets(tree.DecisionTreeClassifier), "classifies 2 targets at once"),
     "forest of two targets": (lambda: two_targets(ensemble.ExtraTreesClassifier), "classifies 2 targets at once"),

@@ -273,7 +273,7 @@ def test_kind_given() -> None:
     np.testing.assert_array_equal(wrapper.predict(X), wrap(estimator).predict_proba(X)[:, 1])
     with pytest.raises(ValueError, match="kind must be"):
         wrap(estimator, kind="ranker")  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedModelError, match="objective 'regression' say nothing of classes"):
+    with pytest.raises(UnsupportedModelError, match="objective 'regression' do not determine classes"):
         wrap(trained("regressor"), kind="classifier")
     with pytest.raises(UnsupportedModelError, match="only scikit-learn's IsolationForest"):
         wrap(estimator, kind="outlier_detector")
@@ -289,7 +289,7 @@ def test_what_is_refused() -> None:
         with pytest.raises(ModelFormatError, match=rf"the last step, 'last', is {last!r}, not an estimator"):
             wrap(Pipeline([("first", StandardScaler()), ("last", last)]).fit(X))
     own_objective = lgb.LGBMClassifier(**LIGHTGBM, objective=lambda y, score: (score - y, np.ones_like(y)))
-    with pytest.raises(UnsupportedModelError, match="scores of a custom objective say nothing of classes"):
+    with pytest.raises(UnsupportedModelError, match="scores of a custom objective do not determine classes"):
         wrap(own_objective.fit(X, y))
 
 
@@ -349,7 +349,8 @@ def test_keywords_reach_the_model() -> None:
 def test_xgboosts_keywords_reach_the_model() -> None:
     X, _ = data()
     theirs, ours = trained("xgboost"), wrap(trained("xgboost"))
-    for options in ({"iteration_range": (0, 2)}, {"base_margin": np.linspace(-1, 1, len(X))}):
+    ranges = [{"iteration_range": ends} for ends in ((0, 2), (2, 4), (3, 0), (0, 0))]
+    for options in (*ranges, {"base_margin": np.linspace(-1, 1, len(X))}):
         np.testing.assert_array_equal(ours.predict(X, **options), theirs.predict(X, **options))
         np.testing.assert_array_equal(ours.predict_proba(X, **options), theirs.predict_proba(X, **options))
     np.testing.assert_array_equal(ours.predict(X, output_margin=True), theirs.predict(X, output_margin=True))

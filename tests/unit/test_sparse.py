@@ -232,7 +232,7 @@ def test_untested_columns_are_not_looked_at() -> None:
 def test_what_lightgbm_takes_for_zero_or_not() -> None:
     forest = replace(random_forest(np.random.default_rng(1), n_features=4), source="LightGBM 4")
     for X in (sp.csr_matrix(np.full((1, 4), -ZERO_THRESHOLD)), sp.csc_matrix(np.full((1, 4), np.float32(-1e-35)))):
-        with pytest.raises(InputError, match="which LightGBM takes for zero in some sparse formats only"):
+        with pytest.raises(InputError, match="which LightGBM reads as zero only in some sparse formats"):
             Model(forest).predict(X)
         Model(replace(forest, source="scikit-learn")).predict(X)
 
@@ -240,7 +240,7 @@ def test_what_lightgbm_takes_for_zero_or_not() -> None:
 def test_catboost_takes_no_sparse_categories() -> None:
     model, S, _ = sparse_case(categorical=0.4)
     schema = Schema(categories=((1, 2), *[None] * (model.n_features - 1)), library="CatBoost")
-    with pytest.raises(InputError, match="a sparse matrix, but CatBoost models with categories take dense"):
+    with pytest.raises(InputError, match="a sparse matrix, but CatBoost models with categories take only dense"):
         Model(replace(model.forest, schema=schema)).predict(S)
 
 

@@ -116,15 +116,15 @@ def test_wrong_arguments_are_refused() -> None:
             model.tune(X, budget)
     for budget in (np.int64(0), np.float32(0), Fraction(0)):
         assert len(Model(FOREST).tune(X, budget).sizes) == 4  # type: ignore[arg-type]
-    wrong = ([0], "at least 1"), ([], "1 to 64 sizes"), (["a"], "whole number"), (range(1, 99), "64")
-    for sizes, problem in ((5, "a sequence of whole numbers"), *wrong):
+    wrong = ([0], "at least 1"), ([], "1 to 64 sizes"), (["a"], "must be an integer"), (range(1, 99), "64")
+    for sizes, problem in ((5, "a sequence of integers"), *wrong):
         with pytest.raises(ValueError, match=problem):
             model.tune(X, 0, batch_sizes=sizes)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="X holds 400 documents; batches of 401 need as many"):
+    with pytest.raises(InputError, match="X holds 400 documents; batches of 401 need at least that many"):
         model.tune(X, 0, batch_sizes=[401])
     with pytest.raises(InputError, match="X holds no documents"):
         model.tune(X[:0], 0)
-    with pytest.raises(InputError, match="not encoded"):
+    with pytest.raises(InputError, match="tune cannot use encoded documents"):
         model.tune(model.encode(X), 0)
     with pytest.raises(InputError):
         model.tune(X[:, :3], 0)
@@ -444,7 +444,7 @@ HOSTILE = {
 @pytest.mark.parametrize("what", HOSTILE)
 def test_what_is_no_plan_is_refused(what: str, tmp_path: Path) -> None:
     path = saved(HOSTILE[what], tmp_path)
-    with pytest.raises(ModelFormatError, match="tune the model anew") as refused:
+    with pytest.raises(ModelFormatError, match="tune the model again") as refused:
         gpuqs.load(path)
     assert refused.value.source == str(path) and str(refused.value.field).startswith("plan")
 
@@ -500,8 +500,8 @@ def test_a_plan_that_is_nested_deep_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("way", "why"),
     [
-        (("nope", {}), "it names engine 'nope', which is not here"),
-        (("qs_gpu", {}), "it names engine 'qs_gpu', which is not here"),
+        (("nope", {}), "it names engine 'nope', which this gpuqs does not have"),
+        (("qs_gpu", {}), "it names engine 'qs_gpu', which this gpuqs does not have"),
         (("qs_oblivious", {}), "it names engine 'qs_oblivious', which cannot run this model: a tree is not oblivious"),
         (("bwqs", {"tau": 7}), "engine 'bwqs' has no parameter 'tau'"),
         (("bwqs", {"tree_block": -7}), "tree_block of engine 'bwqs' must be in"),

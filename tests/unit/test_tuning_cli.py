@@ -62,7 +62,7 @@ def test_standard_input(folder: Path) -> None:
         subprocess.run([*command, *inputs, *quick], input=given, check=True, capture_output=True)
     assert gpuqs.load("a.gpuqs").plan == gpuqs.load("b.gpuqs").plan is not None
     got = run("tune", "-", "rows.npy")
-    assert got.exit_code == 2 and "say with -o where the tuned model goes" in got.output
+    assert got.exit_code == 2 and "give the tuned model's file with -o" in got.output
 
 
 def test_nothing_is_overwritten_silently(folder: Path) -> None:
@@ -71,12 +71,12 @@ def test_nothing_is_overwritten_silently(folder: Path) -> None:
     assert got.exit_code == 2 and "is also the input" in got.output
     Path("model.tuned.gpuqs").write_text("precious")
     got = run("tune", "model.gpuqs", "rows.npy")
-    assert got.exit_code == 2 and "model.tuned.gpuqs exists already" in got.output
+    assert got.exit_code == 2 and "model.tuned.gpuqs already exists" in got.output
     got = run("tune", "model.gpuqs", "rows.npy", "-o", "model.tuned.gpuqs")
     assert got.exit_code == 1 and "save under another name" in got.output and "Plan" not in got.output
     native.write(FOREST, "again.tuned.gpuqs")
     got = run("tune", "again.tuned.gpuqs", "rows.npy")  # the default name would be the input's own
-    assert got.exit_code == 2 and "again.tuned.gpuqs exists already" in got.output
+    assert got.exit_code == 2 and "again.tuned.gpuqs already exists" in got.output
     assert Path("model.gpuqs").read_bytes() == before and Path("model.tuned.gpuqs").read_text() == "precious"
 
 
@@ -99,14 +99,14 @@ def test_a_model_does_not_replace_the_printed_plan(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("--budget", "nan"), 2, "nan is no number of seconds"),
+        (("--budget", "nan"), 2, "nan is not a number of seconds"),
         (("--budget", "-1"), 2, "--budget"),
         (("--batch", "0"), 2, "--batch"),
         (("--threads", "0"), 2, "0 threads cannot score"),
         (("-o", "-"), 2, "name a file"),
         (("-o", ""), 2, "is empty"),
-        (("--batch", "121", "-o", "t.gpuqs"), 1, "X holds 120 documents; batches of 121 need as many"),
-        (("-o", "nowhere/t.gpuqs"), 2, "nowhere is no folder"),
+        (("--batch", "121", "-o", "t.gpuqs"), 1, "X holds 120 documents; batches of 121 need at least that many"),
+        (("-o", "nowhere/t.gpuqs"), 2, "nowhere is not a folder"),
         (("-o", "/dev/stdout"), 2, "name a file"),
         (tuple(word for n in range(1, 66) for word in ("--batch", str(n))), 2, "65 sizes are too many"),
         (("--query", "q"), 2, "takes no --query"),
@@ -147,14 +147,14 @@ def test_calibrate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert calibration.factor("walk", machine()) == 1.5
     monkeypatch.setattr(calibration, "calibrate", lambda: {})
     got = run("calibrate")
-    assert got.exit_code == 1 and f"cannot be kept as {tmp_path}" in got.output
+    assert got.exit_code == 1 and f"cannot be saved as {tmp_path}" in got.output
     monkeypatch.setenv("GPUQS_CALIBRATE", "0")
     got = run("calibrate")
     assert got.exit_code == 1 and "is turned off by GPUQS_CALIBRATE=0" in got.output
     monkeypatch.setenv("GPUQS_CALIBRATE", "1")
     monkeypatch.setattr(calibration, "cache_folder", lambda: None)
     got = run("calibrate")
-    assert got.exit_code == 1 and "name one by GPUQS_CACHE_DIR" in got.output
+    assert got.exit_code == 1 and "set GPUQS_CACHE_DIR to one" in got.output
 
 
 def test_rows_of_a_table_are_coded_once(folder: Path) -> None:

@@ -87,7 +87,7 @@ def test_values_out_of_range_are_refused(name: str, parameter: Parameter) -> Non
         with pytest.raises(ValueError, match=rf"^{parameter.name} of engine '{name}' must be in \["):
             engine.prepare(forest, "exact", params={parameter.name: value})
     for wrong in (1.0, "1", None, True, float("nan")):
-        with pytest.raises(TypeError, match=f"^{parameter.name} of engine '{name}' must be a whole number"):
+        with pytest.raises(TypeError, match=f"^{parameter.name} of engine '{name}' must be an integer"):
             engine.prepare(forest, "exact", params={parameter.name: wrong})
 
 

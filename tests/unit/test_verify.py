@@ -53,7 +53,7 @@ def planted(library: str, name: str, change: Callable[[Forest], Forest], rows: i
 
 
 def test_a_model_from_a_device_that_never_ends() -> None:
-    with pytest.raises(ModelFormatError, match="/dev/zero: is in no format that is read") as caught:
+    with pytest.raises(ModelFormatError, match="/dev/zero: is in no format that gpuqs reads") as caught:
         verify("/dev/zero")
     assert "LightGBM text" in str(caught.value) and "scikit-learn" not in str(caught.value)  # scikit-learn has no files
 
@@ -374,7 +374,7 @@ def test_formats_without_a_library_are_refused_by_name(tmp_path: Path) -> None:
     gpuqs.from_model(model_bytes("lightgbm", "rf")).save(tmp_path / "model.gpuqs")
     with pytest.raises(UnsupportedModelError, match=r"model\.gpuqs: gpuqs verifies files of LightGBM, X.* 'gpuqs'"):
         verify(tmp_path / "model.gpuqs")
-    with pytest.raises(ModelFormatError, match="no format that is read"):
+    with pytest.raises(ModelFormatError, match="no format that gpuqs reads"):
         verify(b"not a model")
     with pytest.raises(ModelFormatError, match="model bytes"):
         verify(model_bytes("lightgbm", "rf")[:2000])
@@ -449,7 +449,7 @@ def test_the_command_shows_a_wrong_leaf_value(model_file: Path, monkeypatch: pyt
     monkeypatch.setattr(lightgbm, "read", lambda *given: _altered(read(*given), "leaf_value", (0, 0), 0.125))
     result = verify_command(model_file, "--rows", 300)
     assert result.exit_code == 1
-    assert "leaf value in gpuqs: 0.125; sums differ from this tree on\n" in result.stdout
+    assert "leaf value in gpuqs: 0.125; sums differ starting with this tree\n" in result.stdout
     assert re.search(r"exit leaves: 6,000 of 6,000 agree; raw scores: \d+ of 300 equal", result.stdout)
 
 

@@ -130,17 +130,17 @@ BAD: dict[str, tuple[Edit, str]] = {
     "weights missing": (weights([1.0]), "field 'weight_drop': 1 values for 2 trees"),
     "weight NaN": (weights([1.0, np.nan]), "tree 1, field 'weight_drop'"),
     "iterations": (in_gbtree("iteration_indptr", [0, 5]), "field 'iteration_indptr': must rise from 0 to 2"),
-    "features": (in_param("num_feature", "two"), "field 'num_feature': must be a whole number"),
-    "huge features": (in_param("num_feature", "9" * 30), "field 'num_feature': must be a whole number"),
+    "features": (in_param("num_feature", "two"), "field 'num_feature': must be an integer"),
+    "huge features": (in_param("num_feature", "9" * 30), "field 'num_feature': must be an integer"),
     "few features": (
         in_param("num_feature", "1"),
         "tree 0, field 'split_indices': node 1: feature is not in [0, 1)",
     ),
-    "huge classes": (in_param("num_class", "999999999"), "field 'num_class': must be a whole number"),
+    "huge classes": (in_param("num_class", "999999999"), "field 'num_class': must be an integer"),
     "no base score": (lambda m: m["learner"]["learner_model_param"].pop("base_score"), "field 'base_score'"),
     "base score text": (in_param("base_score", "[1,"), "field 'base_score'"),
     "base score object": (in_param("base_score", '{"a":1}'), "field 'base_score'"),
-    "base score NaN": (in_param("base_score", "NaN"), "field 'base_score': NaN is no base score of"),
+    "base score NaN": (in_param("base_score", "NaN"), "field 'base_score': NaN is not a base score of"),
     "base score without end": (
         all_of(in_learner("objective", {"name": "binary:logistic"}), in_param("base_score", "9" * 400)),
         "field 'base_score': 999",
@@ -151,7 +151,7 @@ BAD: dict[str, tuple[Edit, str]] = {
     ),
     "feature names": (
         in_learner("feature_names", ["a", 1]),
-        "field 'feature_names': is not an array of texts",
+        "field 'feature_names': is not an array of strings",
     ),
     "few names": (
         in_learner("feature_names", ["a"]),
@@ -165,7 +165,7 @@ BAD: dict[str, tuple[Edit, str]] = {
     ),
     "no nodes": (
         in_tree("tree_param", {"num_nodes": "0"}),
-        "tree 0, field 'num_nodes': must be a whole number",
+        "tree 0, field 'num_nodes': must be an integer",
     ),
     "vector": (
         all_of(in_tree("tree_param", {"num_nodes": "5", "size_leaf_vector": "3"}), in_tree("base_weights", [0.5] * 15)),
@@ -185,15 +185,15 @@ BAD: dict[str, tuple[Edit, str]] = {
     ),
     "arrays in array": (
         in_tree("left_children", [[1]] * 5),
-        "tree 0, field 'left_children': is not an array of whole",
+        "tree 0, field 'left_children': is not an array of 64-bit",
     ),
     "fractions": (
         in_tree("left_children", [1.5] * 5),
-        "tree 0, field 'left_children': is not an array of whole",
+        "tree 0, field 'left_children': is not an array of 64-bit",
     ),
     "huge integer": (
         in_tree("left_children", [2**70] * 5),
-        "tree 0, field 'left_children': is not an array of whole",
+        "tree 0, field 'left_children': is not an array of 64-bit",
     ),
     "short array": (in_tree("default_left", [1]), "tree 0, field 'default_left': 1 values where 5 should be"),
     "child past the end": (
@@ -267,10 +267,10 @@ def test_a_sound_category_set_is_read() -> None:
 
 
 RAW = {
-    "empty": (b"", "is no JSON, or is truncated"),
-    "truncated": (json.dumps(small_model()).encode()[:-40], "is no JSON, or is truncated"),
-    "not an object": (b"[1, 2]", "field 'learner': is not inside of an object"),
-    "not UTF-8": (b'{"learner": "\xff"}', "is no JSON, or is truncated"),
+    "empty": (b"", "is not JSON, or is truncated"),
+    "truncated": (json.dumps(small_model()).encode()[:-40], "is not JSON, or is truncated"),
+    "not an object": (b"[1, 2]", "field 'learner': is not inside an object"),
+    "not UTF-8": (b'{"learner": "\xff"}', "is not JSON, or is truncated"),
     "deep arrays": (b'{"learner": {"a": ' + b"[" * 200_000, "JSON is nested too deep"),
     "deep objects": (b'{"learner": ' + b'{"a":' * 200_000, "JSON is nested too deep"),
     "endless number": (b'{"learner": {"a": ' + b"9" * 100_000 + b"}}", "field 'gradient_booster'"),

@@ -529,7 +529,7 @@ def test_content_is_recognised() -> None:
 
 def test_linear_model_is_refused_by_name() -> None:
     booster = xgb.train({"booster": "gblinear"}, xgb.DMatrix(ROWS, TARGET), 2)
-    with pytest.raises(UnsupportedModelError, match=r"booster 'gblinear' is no ensemble of trees"):
+    with pytest.raises(UnsupportedModelError, match=r"booster 'gblinear' is not an ensemble of trees"):
         reader.from_object(booster)
 
 
