@@ -31,8 +31,8 @@ def effective_threads(n_threads: int | None) -> int:
     Parameters
     ----------
     n_threads : int, optional
-        None or -1: `default_threads`; -2: one less, and so on, as joblib's ``n_jobs``. The limit is four for each
-        processor of the machine: more threads would only wait for one another.
+        None or -1: `default_threads`; -2: one less, and so on, as joblib's ``n_jobs``. At most four for each
+        processor of the machine; larger numbers mean these, as more threads would only wait for one another.
 
     Raises
     ------

@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(COLUMNS* WARP, 5)
             for (int i = 0; i < N; ++i) votes.of[i] = __ballot_sync(ALL_LANES, x.of[i] != x.of[i]);
             if (lane == 0) *reinterpret_cast<Words<N>*>(out) = votes;
         }
-        Place at[N];  // first + the index of the next threshold in its level; bit k of the index is the answer of level k
+        Place at[N];  // first + sizeof(Value) * index of the next threshold in its level; bit k of the index: level k's answer
 #pragma unroll
         for (int i = 0; i < N; ++i) at[i] = first;
 #pragma unroll

@@ -32,7 +32,8 @@ def once_each(make: Callable[[Key], Value]) -> Callable[[Key], Value]:
 def keep_some(kept: dict[Key, Value], key: Key, value: Value, most: int) -> Value:
     """Keep a value, among at most ``most`` in all, unless its key has one; return the key's value.
 
-    A random other value is dropped: if keys are used in rotation, the oldest one is the next to be needed.
+    If ``most`` are kept already, a random one of them is dropped: if keys are used in rotation, the oldest one is the
+    next to be needed.
     """
     if key not in kept and len(kept) >= most:
         kept.pop(_CHANCE.choice(list(kept)), None)

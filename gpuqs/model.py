@@ -30,9 +30,13 @@ from gpuqs.tuning.plan import Plan, Way
 #: Attributes of estimators that models do not have, and where to find them.
 _ELSEWHERE: Final = {
     **dict.fromkeys(
-        ("predict_proba", "predict_log_proba", "decision_function", "score", "classes_"),
+        ("predict_proba", "score", "classes_"),
         "gpuqs.sklearn.wrap makes an estimator that has it from a fitted estimator or this model; predict(X) gives "
         "probabilities (with two classes, those of the second), and predict(X, 'class') gives labels",
+    ),
+    **dict.fromkeys(
+        ("predict_log_proba", "decision_function"),
+        "gpuqs.sklearn.wrap makes an estimator that has it if the trained one does; predict(X, 'raw') gives raw scores",
     ),
     **dict.fromkeys(
         ("feature_importances_", "feature_importance", "get_score", "get_feature_importance"),

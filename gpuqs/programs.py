@@ -132,7 +132,7 @@ class Programs:
             return program
 
     def goes_by_whole(self, trees: slice, n_documents: int) -> bool:
-        """Count a call with a range of trees that has no program; whether the program for all trees serves it."""
+        """Count a call with a range of trees that has no program; return whether the program for all serves it."""
         bounds = trees.start, trees.stop
         if len(self._calls) >= RANGES_COUNTED:
             self._calls.clear()

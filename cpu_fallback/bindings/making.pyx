@@ -420,7 +420,7 @@ def rank_items(forest, const int32_t[::1] column, const int32_t[::1] rank, const
 
 def are_ranks(const double[::1] node_threshold, const int32_t[::1] column, int64_t n_columns, const double[::1] threshold,
               const int64_t[::1] offsets, const int32_t[::1] of_node):
-    """Whether each node's threshold is the one with its rank in its column's, and these ascend.
+    """Whether each node's threshold is the one at its rank among its column's, and these ascend and all occur.
 
     Column c has the thresholds ``threshold[offsets[c]:offsets[c + 1]]``. Columns are in [0, ``n_columns``).
     """

@@ -37,7 +37,7 @@ cdef bytes environment(const char* name):
 
 cdef enum:
     MOST_LARGE_SIZES = 256  # numbers of documents above `most` for which programs are kept
-    MOST_CAST = 1 << 14  # largest integer array cast whole; of larger ones with many columns, only tested ones are
+    MOST_CAST = 1 << 14  # integers of the largest array cast whole; of larger, wide ones only tested columns are cast
     MOST_LEAVES = 1 << 17  # leaf numbers of an answer, about 100 us to write; more are work that threads may share
 
 
@@ -102,13 +102,13 @@ cdef class Chosen:
 
     cdef list programs  # by the number of documents; None: not asked for yet
     cdef object larger_programs  # a dict for larger batches; if typed, Cython borrows what other threads may drop
-    cdef vector[int16_t] keeps_lock  # by that number: above 0 it does, more after slow calls; below 0: calls to wait
+    cdef vector[int16_t] keeps_lock  # by that number; > 0: the GIL is kept, higher after slow calls; < 0: calls to wait
     cdef bytes isa, machine_code
     cdef Environment environment
     cdef Py_ssize_t costs_age
 
     def __cinit__(self, Py_ssize_t most, Chosen before=None):
-        """``before``: what was chosen until now; it is taken over if costs and the two variables are unchanged."""
+        """``before``: what was chosen until now; kept if costs, GPUQS_ISA and GPUQS_MACHINE_CODE are unchanged."""
         self.costs_age = age_of_costs
         self.environment.remember()
         self.isa, self.machine_code = environment("GPUQS_ISA"), environment("GPUQS_MACHINE_CODE")

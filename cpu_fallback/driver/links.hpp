@@ -5,8 +5,8 @@
 //       foreach output: raw[output] <- (sums[document][output] + last[output]) / divisor
 //       out[document] <- link(raw)
 //
-// exp, exp2 and log1p are the C library's, bit for bit: the training libraries call these. Most links compute many at once
-// (exponentials.hpp), the others one at a time.
+// exp, exp2 and log1p are the C library's, bit for bit: the training libraries call these. Most links compute many
+// exponentials at once (exponentials.hpp), the others one at a time.
 #pragma once
 #include <cstdint>
 

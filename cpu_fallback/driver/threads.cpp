@@ -116,7 +116,7 @@ void help() {
     for (;;) {
         Job* job = pool->jobs;
         int64_t p = 0;
-        // A helper joins only with a piece to run: the caller waits for no others.
+        // A helper joins a job only with a piece of it to run: the caller waits only for pieces that were begun.
         while (job && (job->n_joined == job->most || (p = job->next.fetch_add(1, std::memory_order_relaxed)) >= job->n))
             job = job->after;
         if (job) {

@@ -45,7 +45,7 @@ struct Tables {
     // The place of a document's sum, from its place in `leaf`. A look-up takes every part_bytes-th document of a register of leaves;
     // joining takes every other one of these; unpacking works within 128-bit lanes.
     template <unsigned part_bytes, unsigned value> static unsigned sum_place(unsigned d) {
-        constexpr unsigned bytes = sizeof(Register), documents = bytes / part_bytes, values = 16 / value;  // per lane
+        constexpr unsigned bytes = sizeof(Register), documents = bytes / part_bytes, values = 16 / value;  // the last: per lane
         constexpr bool joins = joins_parts(part_bytes);
         unsigned first = d / bytes * bytes + d % part_bytes * documents, i = d % bytes / part_bytes;
         if (joins) first += i % 2 * documents / 2, i /= 2;

@@ -8,7 +8,7 @@ enum class CodeAhead {
     read,   // each tree block's code is read as data before a thread's first documents pass it
 };
 
-// What suits this processor. AMD's Zen 5 drops prefetches to the L2 cache that would have to come from memory, and on Zen 4 they
+// What suits this processor. AMD's Zen 5 drops prefetches to the L2 cache that would have to go to memory, and on Zen 4 they
 // are slower than sequential reads.
 inline CodeAhead code_ahead_here() {
 #ifdef GPUQS_X86

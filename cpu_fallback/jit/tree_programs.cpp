@@ -165,7 +165,7 @@ private:
         }
     }
 
-    // Frees a register if there is none: planes go to memory, the highest first, as the fewest S are added to it.
+    // Frees a register if none is free: planes go to memory, the highest first, as the fewest S are added to those.
     void make_room() {
         while (!free_ && n_in_registers_) {
             Plane& plane = planes_[--n_in_registers_];
@@ -183,7 +183,7 @@ private:
     }
 
     void add_to_plane(int k, int s) {
-        if (k < n_in_registers_ && planes_[k].sum != kNone && uses_[planes_[k].sum] > 1) make_room();  // the sum gets its own
+        if (k < n_in_registers_ && planes_[k].sum != kNone && uses_[planes_[k].sum] > 1) make_room();  // for a new sum
         if (k >= n_in_registers_) {
             add_in_memory(k, s);
             return;

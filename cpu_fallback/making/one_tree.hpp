@@ -72,7 +72,7 @@ public:
             const int32_t i = order_[at];
             const int64_t left = tree.item(tree.left[i]), right = tree.item(tree.right[i]);
             const int32_t before = places_[tree.item(i)].before, label = places_[tree.item(i)].label;
-            // The left subtree has one node less than leaves.
+            // The left subtree has one node fewer than leaves.
             places_[left] = {1 + 2 * before, before + 1, label};
             places_[right] = {2 + 2 * before, before + under_[left], before + 1};
         }
@@ -83,8 +83,8 @@ public:
     int64_t distance(const Tree& tree, int64_t i) const { return place(tree.item(tree.left[i])) - place(tree.item(i)); }
     // Nodes before it, in preorder.
     int32_t before(int64_t item) const { return places_[item].before; }
-    // The label of the item's leftmost leaf: 1 + the number, in preorder, of the node to whose right that leaf comes first; 0 if it
-    // is to the right of no node.
+    // The label of the item's leftmost leaf: 1 + the nodes before (in preorder) the one to whose right that leaf comes first; 0 if
+    // it is to the right of no node.
     int32_t label(int64_t item) const { return places_[item].label; }
 
 private:

@@ -18,7 +18,7 @@ bool is_digit(const char* p, const char* end) { return p < end && static_cast<un
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-// The double nearest to a JSON number; false if it is not finite, or if this C++ library cannot parse doubles.
+// Reads the double nearest to a JSON number; false if that is out of range, or if this C++ library cannot parse doubles.
 bool read_real(const char* begin, const char* end, double* value) {
 #ifdef __cpp_lib_to_chars
     return std::from_chars(begin, end, *value).ec == std::errc();

@@ -151,7 +151,7 @@ def _is_table(X: Any) -> bool:
 
 
 def _is_batch(X: Any) -> bool:
-    """Whether it is a record batch: before pyarrow 13 these have no ``column_names``, as `_is_table` requires."""
+    """Whether it is a record batch: before pyarrow 13 these lack ``column_names``, which `_is_table` needs."""
     return hasattr(X, "num_columns") and hasattr(X, "schema") and hasattr(X, "slice")
 
 

@@ -27,7 +27,7 @@ def from_device(X: Any, forest: Forest) -> Documents:
     if forest.schema.missing is not None:
         raise InputError(
             f"X is on a GPU, where only NaN is missing, not {forest.schema.missing:g}; pass documents in host memory, "
-            "or replace that number by NaN and load the model from the estimator's get_booster()"
+            "or replace that number by NaN and convert the booster: gpuqs.from_model(estimator.get_booster())"
         )
     if X.dtype.kind not in "fiub":
         raise InputError(f"X has dtype {X.dtype}; documents are floating-point or integer numbers")

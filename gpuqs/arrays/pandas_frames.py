@@ -21,8 +21,8 @@ _KINDS = {"i": Kind.WHOLE, "u": Kind.WHOLE, "f": Kind.FRACTION, "b": Kind.TRUTH,
 
 
 #: Upper limit of values that are taken out of a frame all at once, as objects: up to here pandas takes longer column by
-#: column (24 columns of numbers and 6 of strings: 230 instead of 440 microseconds a call of 10 rows, 400 instead of 510
-#: of 160).
+#: column (24 columns of numbers and 6 of strings: 230 instead of 440 microseconds for a call of 10 rows, 400 instead
+#: of 510 for 160).
 _FEW = 4096
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 

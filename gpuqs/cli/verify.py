@@ -59,7 +59,7 @@ def verify_file(
             for chunk in reader:
                 for start in range(0, len(chunk.values), _STEP):
                     part = chunk.values[start : start + _STEP]
-                    if chunk.table is None or check.model.forest.ctrs is None:  # with CTRs, not by code
+                    if chunk.table is None or check.model.forest.ctrs is None:  # with CTRs, it needs categories
                         check.add(part if chunk.table is None else coded_rows(part), f"rows of {reader.path}", threads)
                 if chunk.table is not None and pandas is not None:
                     frame = given_frame(chunk.table, check.model.forest, pandas)

@@ -34,7 +34,7 @@ def shares_memory(X: Any, address: int, out: Any, address_of_out: int) -> bool:
     if 0 in X.shape or 0 in out.shape or not (address + low < end and first <= address + high - size):
         return False
     (n, n_features), (step, across) = X.shape, X.strides
-    lowest = address + min(0, (n - 1) * step) + across * np.arange(n_features)  # address of each feature's elements
+    lowest = address + min(0, (n - 1) * step) + across * np.arange(n_features)  # lowest address of each feature
     if step == 0:
         n, step = 1, 1
     step = abs(step)

@@ -194,8 +194,8 @@ def refuse_lost_tables(listed: list[Any], params: dict[str, Any], *, several_tar
     else:
         why = "a model that does not record how it was trained, such as one made by sum_models,"
     raise UnsupportedModelError(
-        f"statistics of categories (CTRs) of {why} are not evaluated, as CatBoost's JSON may lack their tables; "
-        'save the model in its binary form, which has them all: model.save_model("model.cbm")'
+        f"statistics of categories (CTRs) of {why} are not evaluated, as CatBoost's JSON may lack some of "
+        'their tables; save the model in its binary form, which has them all: model.save_model("model.cbm")'
     )
 
 

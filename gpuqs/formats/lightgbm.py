@@ -216,7 +216,7 @@ def _read(data: bytes) -> Forest:
 def _check_tail(tail: bytes, recent: bool) -> None:
     """Refuse files that are cut off after the trees, which may have lost the categories of a data frame.
 
-    From version v3 on, such files end with parameters (from LightGBM), categories (from its Python package), or both.
+    From version v3 on, whole files end with parameters (from LightGBM), categories (from its Python package), or both.
     """
     sections, _, categories = tail.partition(_PANDAS)
     cut = b"\nparameters:" in sections and b"\nend of parameters" not in sections
@@ -389,8 +389,7 @@ class _Trees:
         n_trees = len(self.n_leaves)
         if n_trees % header.n_outputs:
             raise ModelFormatError(
-                f"{n_trees} trees are not whole iterations of {header.n_outputs}; save or copy the model "
-                "anew",
+                f"{n_trees} trees are not whole iterations of {header.n_outputs}; save or copy the model again",
                 field="num_tree_per_iteration",
             )
         leaf_offsets = offsets(self.n_leaves.array())

@@ -24,8 +24,8 @@ _LARGEST: Final = 2.0**53
 class WholeNumbers:
     """The spellings of integers in a column of strings, whose categories a model compares as strings.
 
-    CatBoost compares "7", but pandas reads 07, +7 and 7 with blanks around it as that number. They are read as it here
-    if all of the model's categories are integers. Otherwise they may be strings as well: only blanks are removed.
+    CatBoost compares "7", but pandas reads 07, +7 and 7 with blanks around it as that number. Here they are, too, if
+    all of the model's categories are integers. Otherwise they may be strings as well: only blanks are removed.
     Other spellings that match no category, though the plain one does, are refused.
 
     Parameters

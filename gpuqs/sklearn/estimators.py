@@ -68,7 +68,7 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
         return self.model
 
     def _scores(self, X: Any, output: Output, options: Mapping[str, Any] = MappingProxyType({})) -> np.ndarray:
-        """``options``: keywords of `Model.predict`, which come before the estimator's own settings."""
+        """``options``: keywords of `Model.predict`, which override the estimator's own settings."""
         if taken := [name for name in ("output", "out") if name in options]:
             raise TypeError(f"got an unexpected keyword argument {taken[0]!r}; use estimator.model.predict")
         model, settings = self._model, dict(options)
@@ -241,7 +241,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
         """The likeliest class of each document [D]; for multi-label models, 0 or 1 for each label [D, n_labels].
 
         ``options``: keywords of `gpuqs.Model.predict`, such as ``num_iteration``. With ``raw_score``, ``output_margin``
-        or ``pred_leaf`` the answer is that method's, as with LightGBM's and XGBoost's classifiers.
+        or ``pred_leaf`` the answer is `gpuqs.Model.predict`'s, as with LightGBM's and XGBoost's classifiers.
         """
         if _asks_for_other_output(options):
             return self._scores(X, "value", options)
@@ -273,7 +273,7 @@ class GpuqsClassifier(ClassifierMixin, Prefitted):  # type: ignore[misc]
     @available_if(_has_logarithms)  # type: ignore[untyped-decorator]
     @in_default_float_mode
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of `predict_proba`; only for models of scikit-learn and CatBoost whose estimators have them."""
+        """Logarithms of `predict_proba`; only for models of scikit-learn and CatBoost whose estimators have it."""
         if self._model.forest.library != "CatBoost":
             return cast(np.ndarray, np.log(self.predict_proba(X)))
         self._check_classes()

@@ -307,7 +307,7 @@ def test_documents_of_the_device_go_by_its_plan_on_any_model(
 
 
 def test_a_plan_of_the_cpu_is_not_used_on_a_device(device: EmulatedDevice) -> None:
-    for engine in ("walk", SLICES):  # the latter is never made by tuning
+    for engine in ("walk", SLICES):  # tuning never makes the latter plan: a GPU's engine for the CPU
         model = Model(FOREST, plan_of(engine, engine, **OF_HOST)).to(device)
         assert model.engine_for(1) == Model(FOREST).to(device).engine_for(1)
         note = model.explain(1).note

@@ -106,7 +106,7 @@ def test_within_the_budget(kernel: str, architecture: int) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize(("each", "wavefronts"), WAVEFRONTS.items())
 def test_the_engine_chooses_sums_by_what_is_counted(each: int, wavefronts: int) -> None:
-    """A read of numbers or a store takes one wavefront of shared memory, a look-up what documents cost in the model."""
+    """A read of numbers or a store takes one wavefront of shared memory, a look-up as many as in the model."""
     shared, numbers = unit_counts.counted(f"sum_exact<double, double, true, 2, {each}>", 90).shared, 32 / each
     look_up = unit_counts.kept()["models"][unit_counts.SIZE]["wavefronts a look-up"]
     assert wavefronts == round(numbers + (shared["LDS"] - numbers) * look_up + shared["STS"])

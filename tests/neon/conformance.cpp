@@ -3,7 +3,7 @@
 //   conformance FILE NAME...       FILE: from write_cases.py; NAME: an instruction set that this processor must have
 //
 //   for each forest: for each engine, exact and fast: for each instruction set:
-//       for each number of documents, each memory layout, one thread and three:
+//       some numbers of documents, in one memory layout, by one thread; all documents, in each layout, by one thread and three:
 //           leaves and sums equal those of the file
 #include <cstdio>
 #include <cstring>

@@ -123,7 +123,7 @@ class EmulatedDevice:
     only : set of (file, name), optional
         Kernels to compile; by default all.
     scratch_bytes : int
-        Set small, it has documents cut into chunks.
+        If it is small, documents are cut into chunks.
     flush : bool
         Whether kernels, too, flush denormals to zero.
     schedule : str

@@ -83,7 +83,10 @@ class Pool:
         memory.bytes[:] = self._noise.integers(0, 256, len(memory.bytes), np.uint8)
 
     def run_later(self, what: str, blocks: Iterable[Block], run: Callable[[], None]) -> None:
-        """Queue work that uses these blocks on the current stream; it fails if they were given back before it runs."""
+        """Queue work that uses these blocks on the current stream.
+
+        It fails if their return has run before it, or if work of another stream may still use their memory.
+        """
         used = [(block.memory, block.memory.returns) for block in blocks]
 
         def checked() -> None:
