@@ -421,7 +421,7 @@ def test_outputs_that_are_constants() -> None:
         X = documents(read.forest, np.float32)
         np.testing.assert_array_equal(read.predict(X), run(model, X)[1])
         del model.graph.output[:2]
-        with pytest.raises(UnsupportedModelError, match="gives 0 kinds of scores"):
+        with pytest.raises(UnsupportedModelError, match="returns 0 kinds of scores"):
             gpuqs.from_model(model)
 
 
