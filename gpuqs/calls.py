@@ -227,6 +227,7 @@ class Calls:
 
 
 def _memory(X: Any, out: Any, where: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Memory:
+    """The caller's ``out``, or new memory that suits the library of ``X``."""
     if out is not None:
         return Memory(check_out(out, where, shape, dtype), out, (X, out))
     own = where.own_answer(X, shape, dtype)
@@ -236,6 +237,7 @@ def _memory(X: Any, out: Any, where: Device, shape: tuple[int, ...], dtype: np.d
 
 
 def _as_a_whole(coded: Any) -> Documents:
+    """Encoded documents as `Documents` of a single chunk."""
     def all_of_them(start: int, stop: int) -> Any:
         if (start, stop) != (0, len(coded)):
             raise ValueError("encoded documents are scored as a whole")

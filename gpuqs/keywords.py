@@ -83,8 +83,7 @@ def threads_asked(n_threads: int | None, others: Mapping[str, Any]) -> Any:
     if not given:
         return n_threads
     if len(given) > 1 or n_threads is not None:
-        names = " and ".join(["n_threads"] * (n_threads is not None) + given)
-        raise TypeError(f"Model.predict() got {names}, which mean the same; give one of them")
+        raise _given_twice(["n_threads"] * (n_threads is not None) + given)
     value = others[given[0]]
     return None if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 0 else value
 
@@ -101,9 +100,13 @@ def iterations_asked(iteration_range: Sequence[int] | None, others: Mapping[str,
     if not given:
         return iteration_range
     if iteration_range is not None:
-        raise TypeError(f"Model.predict() got iteration_range and {given[0]}, which mean the same; give one of them")
+        raise _given_twice(["iteration_range", given[0]])
     first, last = (as_integer(others.get(name, 0), name) for name in _ENDS)
     return first, last
+
+
+def _given_twice(names: Sequence[str]) -> TypeError:
+    return TypeError(f"Model.predict() got {' and '.join(names)}, which mean the same; give one of them")
 
 
 def refuse_explaining(name: str, value: Any) -> None:

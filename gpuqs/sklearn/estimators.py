@@ -72,9 +72,9 @@ class Prefitted(BaseEstimator):  # type: ignore[misc]
         if taken := [name for name in ("output", "out") if name in options]:
             raise TypeError(f"got an unexpected keyword argument {taken[0]!r}; use estimator.model.predict")
         model, settings = self._model, dict(options)
-        last = settings.get("iteration_range") or (0, 0)
-        if model.forest.library == "XGBoost" and isinstance(last, tuple) and last[1:] == (0,):
-            settings["iteration_range"] = None  # an XGBModel then takes all, whatever comes first
+        ends = settings.get("iteration_range")
+        if model.forest.library == "XGBoost" and isinstance(ends, (tuple, list)) and [*ends[1:]] == [0]:
+            del settings["iteration_range"]  # an XGBModel then uses all, whatever comes first
         settings.setdefault("precision", "exact" if output == "leaf" else self.precision)
         if not any(name in options for name in NAMES_OF_THREADS):
             settings["n_threads"] = self.n_threads
