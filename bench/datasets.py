@@ -27,7 +27,7 @@ DOCUMENTS_SEED = 12
 #: The first of the seeds used for training.
 TRAINING_SEED = 1_000
 #: Maximum number of documents read from a real file.
-MOST_REAL = 200_000
+MAX_REAL = 200_000
 #: First bytes of a real file that, with its size, identify it.
 HEAD = 1 << 20
 
@@ -180,7 +180,7 @@ def _real(shape: Shape, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]
         values.append(np.clip(chunk.values, -largest, largest).astype(np.float32))
         labels.append(chunk.labels)
         queries.append(chunk.queries)
-        if sum(map(len, labels)) >= MOST_REAL:
+        if sum(map(len, labels)) >= MAX_REAL:
             break
     qid = np.concatenate(queries)
     starts = np.flatnonzero(np.r_[True, qid[1:] != qid[:-1]])

@@ -286,13 +286,13 @@ def table(models: dict[str, unit_counts.Model], device: Device) -> str:
 def verdict(models: dict[str, unit_counts.Model], device: Device) -> str:
     """The targets, and whether the total with `sum_exact` meets them."""
     lines = []
-    for size, (most_ns, most_kilobytes) in WANTED.items():
+    for size, (max_ns, max_kilobytes) in WANTED.items():
         ns, n_bytes = total(models[size], device, "sum_exact")
-        lines.append(f"- {size}: the target is at most {most_ns} ns per document; {ns:.1f}: {reached(ns, most_ns)}.")
-        if most_kilobytes:
+        lines.append(f"- {size}: the target is at most {max_ns} ns per document; {ns:.1f}: {reached(ns, max_ns)}.")
+        if max_kilobytes:
             kilobytes = n_bytes / 1e3
-            said = reached(kilobytes, most_kilobytes)
-            lines[-1] += f" The target for L2 traffic is at most {most_kilobytes} KB; {kilobytes:.1f}: {said}."
+            said = reached(kilobytes, max_kilobytes)
+            lines[-1] += f" The target for L2 traffic is at most {max_kilobytes} KB; {kilobytes:.1f}: {said}."
     return "\n".join(lines)
 
 

@@ -27,7 +27,7 @@ from gpuqs.model import Model
 
 ENGINES = ("bitslice", "rankwalk", "vqs", "qs", "walk")
 #: Limit of documents x trees in one call of contenders that would otherwise take minutes.
-MOST_WORK = 20_000_000
+MAX_WORK = 20_000_000
 LIGHTGBM = "LightGBM"
 
 
@@ -58,7 +58,7 @@ def documents(n: int, n_features: int) -> np.ndarray:
 def measure(point: Point, rounds: int) -> dict[str, float]:
     """Nanoseconds per document and tree of LightGBM, each engine, and "auto", on one thread."""
     X = documents(point.batch, point.features)
-    few = X[: max(1, min(len(X), MOST_WORK // point.trees))]
+    few = X[: max(1, min(len(X), MAX_WORK // point.trees))]
     model = Model(lambdamart_like(point.trees, point.leaves, documents(2_000, point.features)))
     booster = lightgbm.Booster(model_str=lightgbm_text(model.forest))
     rows = {engine: few for engine in ENGINES if model.engines()[engine] is None} | {"bitslice": X, "auto": X}

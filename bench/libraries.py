@@ -34,7 +34,7 @@ from gpuqs import cpu_fallback
 #: Calls are not reduced below this many documents, or the fixed cost of a call would be attributed to documents.
 FEW = 100
 #: Short calls are timed in groups of at most this many with different documents, since one call's data fits in caches.
-MOST_CALLS = 50
+MAX_CALLS = 50
 #: Documents whose scores are compared first; those of timed calls are compared as well.
 CHECKED = 1_000
 #: Allowed difference of a peer's scores from those of the model's library, relative to the largest score.
@@ -181,7 +181,7 @@ def calls_of(contender: Contender, X: np.ndarray, n: int, longest: float, togeth
     """Calls that take about ``together`` seconds; with fewer documents than ``n`` where one would take too long."""
     once = seconds_of(contender, X[:n], longest)
     documents = n if once <= longest else max(min(n, FEW), int(n * longest / once))
-    calls = max(1, min(MOST_CALLS, len(X) // documents, int(together / once)))
+    calls = max(1, min(MAX_CALLS, len(X) // documents, int(together / once)))
     batches = [contender.prepare(X[at * documents : (at + 1) * documents]) for at in range(calls)]
     return Calls(contender, batches, documents)
 

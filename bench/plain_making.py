@@ -137,7 +137,7 @@ def put_in_order(
 
 
 def number_predicates(
-    predicate: npt.NDArray[np.int32], n_predicates: int, first_node: Ints, most_predicates: int, most_nodes: int
+    predicate: npt.NDArray[np.int32], n_predicates: int, first_node: Ints, max_predicates: int, max_nodes: int
 ) -> tuple[Ints, Ints, Ints, npt.NDArray[np.int32]]:
     """Superblocks' ends, their distinct predicates with counts, and each node's predicate within its superblock."""
     ends, found, number = [0], [], np.empty(len(predicate), np.int32)
@@ -145,7 +145,7 @@ def number_predicates(
         end, inside = block, np.zeros(0, np.int32)
         while end < len(first_node) - 1:
             grown = np.union1d(inside, predicate[first_node[end] : first_node[end + 1]])
-            too_many = len(grown) > most_predicates or first_node[end + 1] - first_node[block] > most_nodes
+            too_many = len(grown) > max_predicates or first_node[end + 1] - first_node[block] > max_nodes
             if end > block and too_many:
                 break
             inside, end = grown, end + 1

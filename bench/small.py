@@ -51,7 +51,7 @@ BUDGET = 1.5
 ROW = 20
 OTHER_BYTES = 32 << 20
 #: For fewer bytes, Python's hashes do not release the interpreter lock.
-LEAST_WITHOUT_LOCK = 2_048
+MIN_WITHOUT_LOCK = 2_048
 PERCENTILES = (50.0, 99.0, 99.9)
 Call: TypeAlias = Callable[[Any], Any]
 
@@ -198,7 +198,7 @@ def hashing(us: float, n: int) -> tuple[Call, list[bytes]]:
         start = time.perf_counter()
         hashlib.sha256(bytes(size))
         took.append((time.perf_counter() - start) * 1e6)
-    size = max(int(size * us / float(np.median(took))), LEAST_WITHOUT_LOCK)
+    size = max(int(size * us / float(np.median(took))), MIN_WITHOUT_LOCK)
     return hashlib.sha256, [random.Random(i).randbytes(size) for i in range(min(n, ROW))] * 2
 
 

@@ -64,7 +64,7 @@ def forests(quick: bool) -> Iterator[tuple[str, Forest, np.ndarray]]:
     yield f"oblivious, {many:,} trees x 64 leaves", oblivious_like(many, 6, X), X
 
 
-def points(forest: Forest, most_threads: int, quick: bool) -> Iterator[Candidate]:
+def points(forest: Forest, max_threads: int, quick: bool) -> Iterator[Candidate]:
     """The grid."""
     seen = set()
     for name, values in GRID.items():
@@ -76,7 +76,7 @@ def points(forest: Forest, most_threads: int, quick: bool) -> Iterator[Candidate
             if asked.get("word", 0) > cpu_fallback.instruction_set().widest_word:
                 asked["word"] = 512
             params = changed(name, ENGINES[name].parameters, asked)
-            for n_threads in sorted({1, most_threads}):
+            for n_threads in sorted({1, max_threads}):
                 if (name, params, n_threads) not in seen:
                     seen.add((name, params, n_threads))
                     yield Candidate(name, params, n_threads)
@@ -96,9 +96,9 @@ def caller(forest: Forest, way: Candidate, X: np.ndarray, n: int) -> Callable[[]
     return call
 
 
-def search(forest: Forest, X: np.ndarray, n: int, most_threads: int, quick: bool) -> tuple[list[Candidate], int]:
+def search(forest: Forest, X: np.ndarray, n: int, max_threads: int, quick: bool) -> tuple[list[Candidate], int]:
     """The grid's best points by their shortest calls, and how many were measured."""
-    grid = list(points(forest, most_threads, quick))
+    grid = list(points(forest, max_threads, quick))
     taken: dict[Candidate, float] = {}
     for way in progress(grid, f"grid of {len(grid)}"):
         call, readings = caller(forest, way, X, n), []
@@ -122,12 +122,12 @@ def check(label: str, call: Callable[[], np.ndarray], want: np.ndarray, n: int) 
 
 def compare(forest: Forest, X: np.ndarray, n: int, budget: float, quick: bool) -> dict[str, Any]:
     """The plan's time against the best of the grid and the default's, in one run."""
-    model, most_threads = Model(forest), cpu_fallback.default_threads()
+    model, max_threads = Model(forest), cpu_fallback.default_threads()
     began = time.perf_counter()
     tuned = model.tune(X, budget, batch_sizes=[n]).sizes[0]
     tuning = time.perf_counter() - began
     measured = sum(c.measured is not None for c in tuned.candidates)
-    best, n_points = search(forest, X, n, most_threads, quick)
+    best, n_points = search(forest, X, n, max_threads, quick)
     default = tuned.candidates[tuned.default]
     ways = {"plan": tuned.best, "default": default} | {f"grid {i}": way for i, way in enumerate(best)}
     # Several programs of each configuration, whoever chose it: the placement of memory changes times by some percent,

@@ -9,10 +9,10 @@ import threading
 from functools import cache
 from pathlib import Path
 
-from gpuqs.cpu_fallback.scorer import most_threads
+from gpuqs.cpu_fallback.scorer import max_threads
 
 #: Upper limit of the threads that read a model or lay it out.
-MOST_LOADING = 8
+MAX_LOADING = 8
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -51,7 +51,7 @@ def effective_threads(n_threads: int | None) -> int:
         raise ValueError("n_threads must not be 0; say how many, or -1 for all processors")
     if n_threads < 0:
         return max(1, default_threads() + 1 + n_threads)
-    return min(n_threads, most_threads())
+    return min(n_threads, max_threads())
 
 
 def default_threads() -> int:
@@ -66,14 +66,14 @@ def default_threads() -> int:
 
 def loading_threads() -> int:
     """Threads that read a model and lay it out: they wait for memory, and more of them would not be faster."""
-    return min(default_threads(), MOST_LOADING)
+    return min(default_threads(), MAX_LOADING)
 
 
 def _allowed_threads() -> int:
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # the outermost of nested regions
     # int() refuses strings of thousands of digits; nine digits exceed any number of threads.
     if asked.isdecimal() and (n := int(asked.lstrip("0")[:9] or 0)):
-        return min(n, most_threads())
+        return min(n, max_threads())
     return min(_processors(), _quota())
 
 
@@ -90,7 +90,7 @@ def _quota() -> int:
     try:
         groups = os.fsdecode(Path("/proc/self/cgroup").read_bytes()).split("\n")
     except OSError:
-        return most_threads()
+        return max_threads()
     return read_quota(groups, _CGROUPS)
 
 
@@ -104,7 +104,7 @@ def read_quota(groups: list[str], root: Path) -> int:
     root : Path
         Where control groups are mounted.
     """
-    least = most_threads()
+    least = max_threads()
     for line in groups:
         if line.count(":") < 2:  # the end, or the rest of a name with a line break
             continue
@@ -127,7 +127,7 @@ def _quota_of(group: Path) -> int:
                 return math.ceil(int(quota) / int(period))
         except (OSError, ValueError, ZeroDivisionError):
             continue
-    return most_threads()
+    return max_threads()
 
 
 def _obey_threadpoolctl() -> None:

@@ -17,7 +17,7 @@ from gpuqs.errors import DeviceError, UnsupportedModelError
 from gpuqs.explanation import Choice, Explanation
 from gpuqs.forest import Forest
 from gpuqs.kept import keep_some
-from gpuqs.threads import LEAST_SHARE, TERMS, threads_of_call, threads_worth
+from gpuqs.threads import MIN_SHARE, TERMS, threads_of_call, threads_worth
 from gpuqs.tuning.calibration import factor  # not lazy: a child forked during an import waits for it forever
 from gpuqs.tuning.machine import target
 from gpuqs.tuning.nearby import best_near
@@ -25,10 +25,10 @@ from gpuqs.tuning.plan import NEAR, Candidate, Plan, Tuned, Way, unusable
 
 #: By kind of device: beyond this many documents the ranking of engines no longer changes, so larger calls are costed at
 #: this size.
-MOST_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
+MAX_ASKED = {"cpu": 1 << 12, "cuda": 1 << 20}
 
 #: Upper limit of kept choices of each kind.
-MOST_KEPT = 1 << 13
+MAX_KEPT = 1 << 13
 
 
 class Chooser:
@@ -92,7 +92,7 @@ class Chooser:
         if way is None:
             way = self._by(self.plan, n_documents, device, machine)
             way = way or Way(self.fastest(n_documents, device, machine))
-            keep_some(self._planned, key, way, MOST_KEPT)
+            keep_some(self._planned, key, way, MAX_KEPT)
         return way
 
     def _by(self, plan: Plan, n_documents: int, device: Device, machine: Machine) -> Way | None:
@@ -161,13 +161,13 @@ class Chooser:
         worth = self._worth.get(key)
         if worth is None:
             worth = threads_worth(partial(self._share, way.engine, n_documents, machine, more))
-            keep_some(self._worth, key, worth, MOST_KEPT)
+            keep_some(self._worth, key, worth, MAX_KEPT)
         return worth
 
     def _share(self, name: str, n_documents: int, machine: Machine, more: float, n_threads: int) -> float:
         """Predicted microseconds of each of ``n_threads`` threads, which divide either the documents or the trees."""
         of_thread, shares = -(-n_documents // n_threads), []
-        if n_threads == 1 or of_thread >= LEAST_SHARE:
+        if n_threads == 1 or of_thread >= MIN_SHARE:
             shares.append(self.warm_cost(name, of_thread, machine) or 0.0)
         if 1 < n_threads <= ENGINES[name].tree_shares(self._forest, n_documents):
             shares.append((self.warm_cost(name, n_documents, machine) or 0.0) / n_threads)
@@ -175,13 +175,13 @@ class Chooser:
 
     def fastest(self, n_documents: int, device: Device, machine: Machine) -> str:
         """The engine that is predicted to be fastest."""
-        n_documents = min(n_documents, MOST_ASKED[device.kind])
+        n_documents = min(n_documents, MAX_ASKED[device.kind])
         key = (n_documents, device.kind, machine, cpu_fallback.costs_age())
         name = self._chosen.get(key)
         if name is None:
             costs = {name: self.cost(name, n_documents, machine) for name in self.usable_engines(device)}
             name = min(costs, key=lambda name: (costs[name] is None, costs[name]))
-            keep_some(self._chosen, key, name, MOST_KEPT)
+            keep_some(self._chosen, key, name, MAX_KEPT)
         return name
 
     def explain(self, n_documents: int, device: Device, machine: Machine) -> Explanation:

@@ -17,13 +17,13 @@ SETS = 4
 LINEAR = 32
 #: Lower limit of documents in a thread's chunk for deep trees and many category sets: smaller chunks would load large
 #: trees and sets into the cache more often.
-LEAST_DEEP = 4096
+MIN_DEEP = 4096
 #: Leaf numbers (documents x trees) that are held while their values are looked up.
 PER_TREE_WORK = 4_000_000
 #: Bytes of documents that one chunk may copy when they must be converted.
 CHUNK_BYTES = 16 << 20
 #: Lower limit of rows in such a chunk, however wide they are.
-LEAST_ROWS = 64
+MIN_ROWS = 64
 #: Bytes of host documents that are converted at a time for a GPU: several of its pinned buffers.
 GPU_CHUNK_BYTES = 256 << 20
 
@@ -41,18 +41,18 @@ def rows_at_once(forest: Forest, narrow: bool = False, n_threads: int = 1) -> in
     if forest.has_linear_leaves:
         work += LINEAR * forest.n_trees
     if work:
-        by_work = min(by_work, n_threads * max(CHUNK_WORK // work, LEAST_DEEP))
+        by_work = min(by_work, n_threads * max(CHUNK_WORK // work, MIN_DEEP))
     by_bytes = CHUNK_BYTES // (8 * _width(forest, narrow))
     return max(1024, min(by_work, by_bytes) // 1024 * 1024)
 
 
 def rows_for_cpu(documents: Documents, forest: Forest, output: str = "value", n_threads: int = 1) -> int:
     """Documents on the host that CPU engines score at a time."""
-    if documents.n <= LEAST_ROWS and output != "per_tree":
-        return LEAST_ROWS
+    if documents.n <= MIN_ROWS and output != "per_tree":
+        return MIN_ROWS
     rows = rows_at_once(forest, documents.narrow, n_threads)
     if documents.copied:  # copies of wide rows are limited, even to fewer rows than suit the engines
-        rows = max(LEAST_ROWS, min(rows, CHUNK_BYTES // (8 * _width(forest, documents.narrow))))
+        rows = max(MIN_ROWS, min(rows, CHUNK_BYTES // (8 * _width(forest, documents.narrow))))
     return max(1, min(rows, PER_TREE_WORK // max(forest.n_trees, 1))) if output == "per_tree" else rows
 
 

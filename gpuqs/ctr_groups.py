@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 FACTOR: Final = 0x4906BA494954CB65
 _MODULUS: Final = 1 << 64
 #: Upper limits of tests of a projection in a group, of bytes of a group's table, and of bytes of all tables.
-MOST_TESTS: Final = 5
-MOST_BYTES: Final = 32 << 20
-MOST_IN_ALL: Final = 256 << 20
+MAX_TESTS: Final = 5
+MAX_BYTES: Final = 32 << 20
+MAX_IN_ALL: Final = 256 << 20
 
 
 class Group(NamedTuple):
@@ -52,12 +52,12 @@ def grouped(projections: Sequence[Projection]) -> list[Group]:
     of_column: dict[int, list[int]] = {}
     for number, projection in enumerate(projections):
         n_tests = len(projection.columns) - 1
-        if len(projection.categories) == 1 and n_tests <= MOST_TESTS:
+        if len(projection.categories) == 1 and n_tests <= MAX_TESTS:
             of_column.setdefault(projection.categories[0], []).append(number)
     groups: list[Group] = []
     for column, numbers in of_column.items():
-        left = MOST_IN_ALL - sum(group.values.nbytes for group in groups)
-        groups.append(_group(column, numbers, projections, min(MOST_BYTES, left)))
+        left = MAX_IN_ALL - sum(group.values.nbytes for group in groups)
+        groups.append(_group(column, numbers, projections, min(MAX_BYTES, left)))
     return groups
 
 

@@ -7,15 +7,15 @@ one. It is validated once, when it is made, and immutable from then on.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from gpuqs.cpu_fallback import making
 from gpuqs.ctrs import Ctrs
-from gpuqs.errors import ModelFormatError
 from gpuqs.forest_arrays import checked, leaf_positions, left_out, select_trees
+from gpuqs.forest_checks import check
 from gpuqs.forks import lazy
 from gpuqs.kept import Kept
 from gpuqs.schema import Schema
@@ -33,35 +33,9 @@ NEGATIVE_FRACTION_IS_ZERO: Final = 16
 #: `Forest.routing` bit of a categorical node: a value that is not an integer is in no set; without
 #: it, values are truncated toward zero.
 WHOLE_CODES: Final = 32
-#: All routing bits together.
-ALL_ROUTING: Final = 63
 
 #: LightGBM's kZeroThreshold: the float32 value 1e-35, held as float64.
 ZERO_THRESHOLD: Final = float(np.float32(1e-35))
-
-#: Links that `gpuqs.links` evaluates (see there).
-LINKS: Final = (
-    "identity",
-    "sigmoid",
-    "ova_sigmoid",
-    "softmax",
-    "argmax",
-    "exp",
-    "exp2",
-    "log1p_exp",
-    "sqrt_signed",
-    "hinge",
-    "mean_variance",
-    "isolation",
-    "ascending",
-    "expectiles",
-)
-
-#: How classes follow from scores; see `Forest.class_rule`.
-CLASS_RULES: Final = ("value", "raw", "raw_or_zero", "other")
-
-#: Deepest tree accepted: learners stop far earlier, and a tree that is a chain costs time proportional to its depth.
-MAX_DEPTH: Final = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +84,7 @@ class Forest:
     average_raw : bool
         Raw scores are divided, too (Treelite); else raw scores are the sums.
     link : str
-        One of `LINKS`: raw score -> value.
+        One of `gpuqs.forest_checks.LINKS`: raw score -> value.
     link_scale : float
         Factor on the raw score inside the link (LightGBM's ``sigmoid`` parameter).
     leaf_id : int32 [L], optional
@@ -140,9 +114,9 @@ class Forest:
         Class labels in the order of the outputs (two for one output of a binary classifier); empty
         for 0, 1, ...
     class_rule : str
-        One of `CLASS_RULES`: how the source library decides classes. "value": the likeliest, or a probability
-        above 1/2. "raw": the largest raw score, or one above 0. "raw_or_zero": also 0. "other": by a rule that gpuqs
-        does not know; there is no output "class".
+        One of `gpuqs.forest_checks.CLASS_RULES`: how the source library decides classes. "value": the likeliest, or a
+        probability above 1/2. "raw": the largest raw score, or one above 0. "raw_or_zero": also 0. "other": by a rule
+        that gpuqs does not know; there is no output "class".
     source : str
         What the model was read from, such as "LightGBM 4" or "XGBoost 3.2". Its first word is `library`.
     objective : str
@@ -189,14 +163,10 @@ class Forest:
     ctrs: Ctrs | None = None
 
     def __post_init__(self) -> None:
-        leaf_id = self.leaf_id
+        leaf_ids_given = np.size(self.leaf_id) > 0
         for name, array in checked(vars(self), self.n_outputs).items():
             object.__setattr__(self, name, array)
-        self._check_fields()
-        faults = self._check_nodes()
-        self._check_topology(faults)
-        if np.size(leaf_id):  # else these are the defaults
-            self._check_leaf_ids()
+        object.__setattr__(self, "_depth", check(self, leaf_ids=leaf_ids_given))
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -276,7 +246,7 @@ class Forest:
     @property
     def depth(self) -> npt.NDArray[np.int32]:
         """Depth of each node, int32 [N]; roots have depth 0."""
-        depth: npt.NDArray[np.int32] = vars(self)["_depth"]  # set by `_check_nodes`
+        depth: npt.NDArray[np.int32] = vars(self)["_depth"]  # set by `__post_init__`
         return depth
 
     @lazy
@@ -383,118 +353,3 @@ class Forest:
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: what is unpickled is validated, and immutable again.
         return Forest, tuple(getattr(self, f.name) for f in fields(self))
-
-    # -- validation -----------------------------------------------------------------------
-
-    def _check_fields(self) -> None:
-        if self.leaf_value.shape[1] not in (1, self.n_outputs):
-            raise ValueError(
-                f"Forest.leaf_value has shape {self.leaf_value.shape}, but must have [leaves, 1] or "
-                f"[leaves, n_outputs], here [leaves, {self.n_outputs}]"
-            )
-        if self.ctrs is not None and self.ctrs.n_columns != self.n_features:
-            raise ModelFormatError(f"make {self.ctrs.n_columns} columns, not {self.n_features}", field="ctrs")
-        self.schema.check(self.n_features if self.ctrs is None else self.ctrs.n_given)
-        if self.classes and len(self.classes) != max(self.n_outputs, 2):
-            raise ModelFormatError(
-                f"{len(self.classes)} class labels for {self.n_outputs} outputs", field="classes"
-            )
-        for name, allowed in (
-            ("sum_dtype", ("float64", "float32")),
-            ("input_dtype", ("float64", "float32")),
-            ("integer_dtype", ("float64", "float32")),
-            ("link", LINKS),
-            ("class_rule", CLASS_RULES),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"Forest.{name} is {getattr(self, name)!r}, not one of {allowed}")
-
-    def _check_nodes(self) -> dict[str, int]:
-        nodes_of, leaves_of = np.diff(self.node_offsets), np.diff(self.leaf_offsets)
-        self._refuse(leaves_of != nodes_of + 1, "needs one leaf more than it has nodes", "leaf_value", trees=True)
-        faults: dict[str, int]
-        faults, depth = making.check_trees(self)
-        object.__setattr__(self, "_depth", depth)
-        for name in ("left", "right"):
-            if name in faults:
-                self._refuse_node(faults[name], "child is outside its tree (or is its root)", name)
-        # Minimum and maximum show whether all values are in range, without an array of the bad ones.
-        if self.feature.min(initial=0) < 0 or self.feature.max(initial=-1) >= self.n_features:
-            bad_feature = (self.feature < 0) | (self.feature >= self.n_features)
-            self._refuse(bad_feature, f"feature is not in [0, {self.n_features})", "feature")
-        if np.isnan(self.threshold.max(initial=0.0)):
-            self._refuse(np.isnan(self.threshold), "threshold is NaN", "threshold")
-        if self.routing.max(initial=0) > ALL_ROUTING:
-            self._refuse(self.routing > ALL_ROUTING, "unknown routing bits", "routing")
-        if self.has_linear_leaves:
-            self._check_linear_leaves()
-        self._refuse(~np.isfinite(self.tree_weight), "weight is not finite", "tree_weight", trees=True)
-        with np.errstate(over="ignore", invalid="ignore"):
-            leaves = self.weighted_leaves()
-        if not np.isfinite([leaves.min(initial=0.0), leaves.max(initial=0.0)]).all():
-            bad_leaf = np.flatnonzero(~np.isfinite(leaves).all(axis=1))
-            tree = int(np.searchsorted(self.leaf_offsets, bad_leaf[0], "right")) - 1
-            leaf = int(bad_leaf[0] - self.leaf_offsets[tree])
-            problem = f"leaf {leaf}: value is not finite, or its weighted value is not, in {self.sum_dtype}"
-            raise ModelFormatError(problem, tree=tree, field="leaf_value")
-        bad_output = (self.tree_output < 0) | (self.tree_output >= self.n_outputs)
-        self._refuse(bad_output, f"output is not in [0, {self.n_outputs})", "tree_output", trees=True)
-        if not np.isfinite(self.base_score).all():
-            raise ModelFormatError("base score is not finite", field="base_score")
-        return faults
-
-    def _check_linear_leaves(self) -> None:
-        """Check that each linear model begins with its constant, and uses existing features."""
-        feature, starts = self.linear_feature, self.linear_offsets[:-1][np.diff(self.linear_offsets) > 0]
-        is_constant = np.zeros(len(feature), bool)
-        is_constant[starts] = True
-        if ((feature == -1) != is_constant).any() or (feature < -1).any() or (feature >= self.n_features).any():
-            problem = f"a model does not begin with its constant, or uses a feature not in [0, {self.n_features})"
-            raise ModelFormatError(problem, field="linear_feature")
-        plain = self.leaf_value.shape[1] == 1 and self.sum_dtype == "float64" and (self.tree_weight == 1).all()
-        if not plain:
-            problem = "linear models cannot be combined with vector leaves, float32 sums or tree weights"
-            raise ModelFormatError(problem, field="linear_feature")
-
-    def _check_topology(self, faults: dict[str, int]) -> None:
-        """Check that every node and leaf has exactly one parent, and that every chain of parents ends at a root."""
-        if "node" in faults:
-            self._refuse_node(faults["node"], "node has no parent or several", "left/right")
-        if "leaf" in faults:
-            tree = int(np.searchsorted(self.leaf_offsets, faults["leaf"], "right")) - 1
-            leaf = int(faults["leaf"] - self.leaf_offsets[tree])
-            raise ModelFormatError(f"leaf {leaf} has no parent or several", tree=tree, field="left/right")
-        if "cycle" in faults:
-            self._refuse_node(faults["cycle"], "nodes form a cycle", "left/right")
-        if self.depth.max(initial=0) > MAX_DEPTH:
-            self._refuse(self.depth > MAX_DEPTH, f"tree is deeper than {MAX_DEPTH}", "left/right")
-
-    def _check_leaf_ids(self) -> None:
-        """Check that leaf numbers are distinct within each tree and not negative."""
-        rises = self.leaf_id[1:] > self.leaf_id[:-1]
-        rises[self.leaf_offsets[1:-1] - 1] = True  # from the last leaf of a tree to the first of the next
-        if rises.all() and (self.leaf_id[self.leaf_offsets[:-1]] >= 0).all():
-            return  # numbered from left to right, as most are
-        tree = self._leaf_tree
-        ids = (tree << 32) + self.leaf_id
-        order = np.argsort(ids, kind="stable")
-        ids, tree = ids[order], tree[order]
-        bad = (np.diff(ids, prepend=-1) == 0) | ((ids - (tree << 32)) < 0)
-        if bad.any():
-            raise ModelFormatError("is negative or appears twice", tree=int(tree[np.argmax(bad)]), field="leaf_id")
-
-    @property
-    def _leaf_tree(self) -> npt.NDArray[np.int64]:
-        return np.repeat(np.arange(self.n_trees), np.diff(self.leaf_offsets))
-
-    def _refuse(self, bad: np.ndarray, problem: str, name: str, *, trees: bool = False) -> None:
-        if not bad.any():
-            return
-        first = int(np.flatnonzero(bad)[0])
-        if trees:
-            raise ModelFormatError(problem, tree=first, field=name)
-        self._refuse_node(first, problem, name)
-
-    def _refuse_node(self, node: int, problem: str, name: str) -> NoReturn:
-        tree = int(np.searchsorted(self.node_offsets, node, "right")) - 1
-        raise ModelFormatError(f"node {node - int(self.node_offsets[tree])}: {problem}", tree=tree, field=name)

@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from gpuqs import cpu_fallback
-from gpuqs.forest import LINKS, Forest
+from gpuqs.forest import Forest
+from gpuqs.forest_checks import LINKS
 
 #: How class numbers follow from scores: the output with the largest score; or whether a score is above zero, at least
 #: zero, or above one half.

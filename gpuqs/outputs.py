@@ -21,7 +21,7 @@ PRECISIONS: Final = get_args(Precision)
 #: Leaf values that are gathered at a time, so that intermediate arrays stay in a cache.
 _TOGETHER: Final = 1 << 15
 #: Upper limit of numbers, used or not, per leaf in a table by leaf number. Libraries that also number nodes have two.
-_MOST_NUMBERS: Final = 8
+_MAX_NUMBERS: Final = 8
 
 
 def check_options(forest: Forest, output: str, precision: str, engine: str) -> None:
@@ -131,7 +131,7 @@ def _leaves_by_number(forest: Forest) -> tuple[np.ndarray, np.ndarray] | None:
     """
     n_leaves, firsts = np.diff(forest.leaf_offsets), forest.leaf_offsets[:-1]
     ends = np.cumsum(np.maximum.reduceat(forest.leaf_id, firsts).astype(np.int64) + 1)
-    if ends[-1] > _MOST_NUMBERS * len(forest.leaf_id):
+    if ends[-1] > _MAX_NUMBERS * len(forest.leaf_id):
         return None
     starts, position = np.append(0, ends[:-1]), np.zeros(ends[-1], np.int32)
     in_tree = np.arange(len(forest.leaf_id)) - np.repeat(firsts, n_leaves)

@@ -56,9 +56,9 @@ from gpuqs.programs import RANGES_COUNTED, Programs
 from gpuqs.threads import threads_of_call
 
 #: Most documents of a small batch: a list holds the program for each number of documents.
-MOST_SMALL: Final = 4096
+MAX_SMALL: Final = 4096
 #: The same for a range of iterations; a model may have hundreds of ranges.
-MOST_SMALL_OF_PART: Final = 128
+MAX_SMALL_OF_PART: Final = 128
 
 #: Seconds of scoring up to which a call keeps the GIL: for such calls, two threads that hand it over get less done than
 #: one that keeps it (on an Intel server 0.5 to 0.8 times as much with calls of 2 to 6 us, but 1.2 times with 10 us).
@@ -241,8 +241,8 @@ def plain_calls(
         program_of=_in_default_mode(program_of),
         threads_of=threads_of_call,
         n_features=of_documents.n_features,
-        most=min(MOST_SMALL if trees is None else MOST_SMALL_OF_PART, at_once),
-        most_at_once=at_once,
+        most=min(MAX_SMALL if trees is None else MAX_SMALL_OF_PART, at_once),
+        max_at_once=at_once,
         brief=BRIEF,
         of_arrays=forest.schema.arrays_as_they_are,
         single=forest.integer_dtype == "float32",

@@ -19,9 +19,9 @@ from gpuqs.forks import Lock, lazy
 from gpuqs.kept import Kept
 from gpuqs.layout.ranks import RankTables, build_ranks
 
-#: Programs of tree ranges that are kept on each device, for staged prediction: PARTS_KEPT, and more, up to MOST_PARTS,
+#: Programs of tree ranges that are kept on each device, for staged prediction: PARTS_KEPT, and more, up to MAX_PARTS,
 #: as long as all hold at most PARTS_NUMBERS numbers together. The least recently used is dropped first.
-PARTS_KEPT, MOST_PARTS, PARTS_NUMBERS = 16, 256, 1 << 21
+PARTS_KEPT, MAX_PARTS, PARTS_NUMBERS = 16, 256, 1 << 21
 #: The first CALLS_BY_WHOLE calls with a range use the program for all trees, where every DOCUMENTS_OF_CALL documents
 #: count as another call. Then the range gets its own program, which takes a millisecond or more to make, and scores up
 #: to twice as fast. If that is dropped, twice as many calls use the other before it is made again.
@@ -221,5 +221,5 @@ class Programs:
 
 
 def _within_bounds(n_parts: int) -> int:
-    """``n_parts``, limited to PARTS_KEPT to MOST_PARTS."""
-    return min(max(PARTS_KEPT, n_parts), MOST_PARTS)
+    """``n_parts``, limited to PARTS_KEPT to MAX_PARTS."""
+    return min(max(PARTS_KEPT, n_parts), MAX_PARTS)

@@ -20,7 +20,7 @@ from gpuqs.kept import keep_some
 #: Upper limits of forms whose launches are kept, and of forms that were seen once.
 KEPT, SEEN = 512, 4096
 #: Most documents of a call that is recorded: launches of more take a small part of its time.
-MOST_DOCUMENTS = 1 << 18
+MAX_DOCUMENTS = 1 << 18
 
 #: The device's key, whether documents are the caller's, their shape, strides and type, and what is asked for.
 Form: TypeAlias = tuple[Any, ...]
@@ -69,7 +69,7 @@ class RepeatedCalls:
             return fill
 
         def filled(X: Any, answer: Any) -> None:
-            may = X.dtype.kind == "f" and X.shape[0] <= MOST_DOCUMENTS and device.is_ready(X)
+            may = X.dtype.kind == "f" and X.shape[0] <= MAX_DOCUMENTS and device.is_ready(X)
             form = _form(device, callers, X, output, precision)
             again, *_ = self._calls.get(form, NOT_RECORDED) if may else NOT_RECORDED
             if again is not None and again(X, answer):

@@ -12,26 +12,26 @@ from gpuqs.forest import Forest
 WORK_EACH: Final = 60.0
 #: The total work of several threads may be at most this many times that of one: small shares of a batch are scored less
 #: efficiently, and other Python threads may need the processors, too. For long calls latency matters more.
-MOST_WORK: Final = 4 / 3
-MOST_WORK_OF_LONG: Final = 2.0
+MAX_WORK: Final = 4 / 3
+MAX_WORK_OF_LONG: Final = 2.0
 #: Calls that take one thread this many microseconds or more are long.
 LONG: Final = 1000.0
 #: Least documents of a thread, where documents are divided: engines process up to this many together.
-LEAST_SHARE: Final = 64
+MIN_SHARE: Final = 64
 #: Microseconds per document: to write its leaf number in a tree, to add up its terms in a linear leaf, to encode one
 #: value, and to look up its CTRs of one projection.
 LEAF: Final = 1e-3
 TERMS: Final = 8e-3
 CODING: Final = 0.5e-3
 LOOK_UP: Final = 2.5e-3
-_MOST_WORTH: Final = 1 << 10
+_MAX_WORTH: Final = 1 << 10
 
 
 def threads_worth(share: Callable[[int], float]) -> int:
     """Threads that a call is worth, a power of two; ``share(n)``: microseconds that each of n threads would take."""
     alone, worth = share(1), 1
-    most = alone * (MOST_WORK if alone < LONG else MOST_WORK_OF_LONG)
-    while worth < _MOST_WORTH:
+    most = alone * (MAX_WORK if alone < LONG else MAX_WORK_OF_LONG)
+    while worth < _MAX_WORTH:
         each = share(2 * worth)
         if each < WORK_EACH or 2 * worth * each > most:
             break

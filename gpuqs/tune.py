@@ -21,17 +21,17 @@ from gpuqs.programs import Programs
 from gpuqs.threads import threads_of_call
 from gpuqs.tuning.calibration import LIMIT, ensure
 from gpuqs.tuning.machine import target
-from gpuqs.tuning.plan import MOST_SIZES, Candidate, Plan, Way
+from gpuqs.tuning.plan import MAX_SIZES, Candidate, Plan, Way
 from gpuqs.tuning.search import Asked, Clock, search
 from gpuqs.version import __version__
 
 #: Rows that are used, by the kind of device, unless larger batches are asked for: these are scored at the same speed
 #: per document.
-MOST_ROWS = {"cpu": 10_000, "cuda": 1 << 20}
+MAX_ROWS = {"cpu": 10_000, "cuda": 1 << 20}
 #: Batch sizes that are tuned by default, in addition to the number of rows that are used.
 SIZES = {"cpu": (1, 10, 100, 1000), "cuda": (1, 10, 100, 1000, 10_000, 100_000)}
 #: Upper limit of the budget in seconds: some thirty years.
-MOST_BUDGET = 10**9
+MAX_BUDGET = 10**9
 
 
 def tune(
@@ -54,26 +54,26 @@ def tune(
     documents, where = documents_of(X, programs.forest, device)
     if documents.n == 0:
         raise InputError("X holds no documents; give some of those that will be scored")
-    most = min(documents.n, MOST_ROWS[device.kind])
+    most = min(documents.n, MAX_ROWS[device.kind])
     if where is HOST:  # no more than are handed over at a time
         most = min(most, (rows_for_cpu if device is HOST else rows_for_gpu)(documents, programs.forest))
     usual = {n for n in SIZES[device.kind] if n < most} | {most}
     sizes = sorted(usual) if batch_sizes is None else _sizes(batch_sizes, documents.n)
-    most_threads = min(cpu_fallback.effective_threads(n_threads), cpu_fallback.default_threads())  # as calls will
+    max_threads = min(cpu_fallback.effective_threads(n_threads), cpu_fallback.default_threads())  # as calls will
     if device is not HOST:
-        most_threads = 1  # engines of GPUs do not use more
+        max_threads = 1  # engines of GPUs do not use more
     elif clock.budget_s >= 2 * LIMIT:
         ensure(here)
 
     def default(n_documents: int) -> Candidate:
         engine = chooser.fastest(n_documents, device, here)
         threads = threads_of_call(chooser.threads(Way(engine), n_documents, here))
-        return Candidate(engine, (), min(threads, most_threads))
+        return Candidate(engine, (), min(threads, max_threads))
 
     asked = Asked(
         programs.forest.narrowed if documents.narrow else programs.forest,
         documents.rows(0, max(most, sizes[-1])),
-        most_threads,
+        max_threads,
         lambda name, n_documents: chooser.warm_cost(name, n_documents, here),
         default,
         lambda name, params: programs.trial(name, params, documents.narrow, device, here),
@@ -93,8 +93,8 @@ def tune(
 def _budget(budget_s: float) -> float:
     if isinstance(budget_s, (bool, np.bool_)) or not isinstance(budget_s, (Real, np.number)):
         raise ValueError(f"budget_s must be a number of seconds, not {budget_s!r}")
-    if not 0 <= budget_s <= MOST_BUDGET:
-        raise ValueError(f"budget_s must be in [0, {MOST_BUDGET:,}] seconds, not {budget_s!r}")
+    if not 0 <= budget_s <= MAX_BUDGET:
+        raise ValueError(f"budget_s must be in [0, {MAX_BUDGET:,}] seconds, not {budget_s!r}")
     return float(budget_s)
 
 
@@ -102,8 +102,8 @@ def _sizes(batch_sizes: Sequence[int], n_documents: int) -> list[int]:
     if not isinstance(batch_sizes, Iterable):
         raise ValueError(f"batch_sizes must be a sequence of integers, not {batch_sizes!r}")
     sizes = sorted({as_integer(n, "batch_sizes", 1) for n in batch_sizes})
-    if not 1 <= len(sizes) <= MOST_SIZES:
-        raise ValueError(f"batch_sizes must hold 1 to {MOST_SIZES} sizes, not {len(sizes)}")
+    if not 1 <= len(sizes) <= MAX_SIZES:
+        raise ValueError(f"batch_sizes must hold 1 to {MAX_SIZES} sizes, not {len(sizes)}")
     if sizes[-1] > n_documents:
         raise InputError(f"X holds {n_documents:,} documents; batches of {sizes[-1]:,} need at least that many")
     return sizes

@@ -139,14 +139,14 @@ class Scale:
         A hundredth of the trees, few documents, two points of each panel.
     rounds, budget : int, float
         For a group of contenders: maximum number of rounds, and seconds after which no further round starts.
-    most_generated : int
+    max_generated : int
         Largest number of nodes of forests that are compiled as programs.
     """
 
     quick: bool = False
     rounds: int = 100
     budget: float = 5.0
-    most_generated: int = 75_000
+    max_generated: int = 75_000
 
     def reduced(self, points: tuple[Point, ...], ends: int = 2) -> tuple[Point, ...]:
         """The points to run, in their reduced size; a quick run keeps each panel's last point, or both ends."""
@@ -164,4 +164,4 @@ class Scale:
         return replace(point, model=model, documents=min(point.documents, 100), given=given)
 
 
-QUICK = Scale(quick=True, rounds=3, budget=0.2, most_generated=200)
+QUICK = Scale(quick=True, rounds=3, budget=0.2, max_generated=200)

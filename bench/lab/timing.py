@@ -100,9 +100,9 @@ class Contenders:
         """Why a system does not score the forest here, or None."""
         if name in SYSTEMS:
             system = SYSTEMS[name]
-            if system.generated and self.job.forest.n_nodes > self.scale.most_generated:
+            if system.generated and self.job.forest.n_nodes > self.scale.max_generated:
                 n = self.job.forest.n_nodes
-                return f"{n:,} nodes; generated code is compiled up to {self.scale.most_generated:,}"
+                return f"{n:,} nodes; generated code is compiled up to {self.scale.max_generated:,}"
             return system.refuses(self.job.forest)
         if given.get("isa", cpu_fallback.available_isas()[0]) not in cpu_fallback.available_isas():
             return f"the processor has no {given['isa']}"

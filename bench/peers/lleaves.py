@@ -6,11 +6,11 @@ from peers.base import Contender, OfThreads, Peer, Source, larger_than, of_libra
 from peers.compiled import kept
 
 _converted = of_libraries("LightGBM")
-MOST_NODES = 100_000
+MAX_NODES = 100_000
 
 
 def refuses(source: Source) -> str | None:
-    return _converted(source) or larger_than(source.model.forest, MOST_NODES, "compiling would take hours")
+    return _converted(source) or larger_than(source.model.forest, MAX_NODES, "compiling would take hours")
 
 
 def build(source: Source) -> OfThreads:

@@ -9,11 +9,11 @@ from peers.base import Contender, OfThreads, Peer, Source, larger_than, of_libra
 from peers.treelite import as_treelite
 
 _converted = of_libraries("LightGBM", "XGBoost", "CatBoost", "scikit-learn")
-MOST_NODES = 2_000_000
+MAX_NODES = 2_000_000
 
 
 def refuses(source: Source) -> str | None:
-    return _converted(source) or larger_than(source.model.forest, MOST_NODES, "its converters walk trees in Python")
+    return _converted(source) or larger_than(source.model.forest, MAX_NODES, "its converters walk trees in Python")
 
 
 def convertible(source: Source) -> Any:

@@ -10,11 +10,11 @@ from peers.base import Contender, OfThreads, Peer, Source, larger_than, of_libra
 
 _converted = of_libraries("LightGBM", "XGBoost", "CatBoost", "scikit-learn")
 #: Converters build ONNX's node lists in Python: this many nodes take a minute.
-MOST_NODES = 2_000_000
+MAX_NODES = 2_000_000
 
 
 def refuses(source: Source) -> str | None:
-    return _converted(source) or larger_than(source.model.forest, MOST_NODES, "its converters list nodes in Python")
+    return _converted(source) or larger_than(source.model.forest, MAX_NODES, "its converters list nodes in Python")
 
 
 def as_onnx(source: Source) -> bytes:

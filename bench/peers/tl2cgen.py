@@ -8,13 +8,13 @@ from peers.base import Contender, OfThreads, Peer, Source, larger_than
 from peers.compiled import kept
 from peers.treelite import as_treelite, converted
 
-MOST_NODES = 100_000
+MAX_NODES = 100_000
 
 
 def refuses(source: Source) -> str | None:
     if shutil.which("gcc") is None:
         return "there is no gcc to compile what it writes"
-    return converted(source) or larger_than(source.model.forest, MOST_NODES, "compiling would take hours")
+    return converted(source) or larger_than(source.model.forest, MAX_NODES, "compiling would take hours")
 
 
 def build(source: Source) -> OfThreads:

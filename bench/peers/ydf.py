@@ -11,14 +11,14 @@ from gpuqs.layout.columns import round_down
 from peers.base import Contender, OfThreads, Peer, Source, has_categories, larger_than
 
 #: Limit, since YDF's nodes are Python objects while the model is built.
-MOST_NODES = 2_000_000
+MAX_NODES = 2_000_000
 
 
 def refuses(source: Source) -> str | None:
     forest = source.model.forest
     if forest.n_outputs > 1 or has_categories(forest):
         return "built here for one output and numeric tests alone"
-    return larger_than(forest, MOST_NODES, "its nodes are made in Python")
+    return larger_than(forest, MAX_NODES, "its nodes are made in Python")
 
 
 def least_right(threshold: np.ndarray) -> np.ndarray:

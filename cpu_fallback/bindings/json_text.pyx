@@ -27,7 +27,7 @@ cdef extern from "readers/json_numbers.hpp" namespace "gpuqs" nogil:
     const char* read_json_numbers(const char*, const char*, cbool, vector[int64_t]&, vector[double]&) except +
 
 cdef enum:
-    MOST_NESTING = 64  # models need fewer levels
+    MAX_NESTING = 64  # models need fewer levels
 
 cnp.import_array()
 
@@ -169,7 +169,7 @@ cdef class _Decoder:
 
     cdef object list(self, int depth):
         cdef list items = []
-        if depth > MOST_NESTING:
+        if depth > MAX_NESTING:
             raise Odd
         self.at += 1
         if self.next() == b"]":
@@ -190,7 +190,7 @@ cdef class _Decoder:
 
     cdef object object(self, int depth):
         cdef dict items = {}
-        if depth > MOST_NESTING:
+        if depth > MAX_NESTING:
             raise Odd
         self.at += 1
         if self.next() == b"}":

@@ -61,8 +61,8 @@ cdef extern from "making/distinct.hpp" namespace "gpuqs" nogil:
     cbool c_are_ranks "gpuqs::are_ranks"(const double* keys, const int32_t* groups, int64_t n, int64_t n_groups, const double* distinct,
                                          const int64_t* offsets, int64_t n_distinct, const int32_t* rank, int n_threads) except +
     Superblocks c_number_predicates "gpuqs::number_predicates"(
-        const int32_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks, int64_t most_predicates,
-        int64_t most_nodes, int32_t* number) except +
+        const int32_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks, int64_t max_predicates,
+        int64_t max_nodes, int32_t* number) except +
 
 cdef extern from "making/node_programs.hpp" namespace "gpuqs" nogil:
     void c_node_programs "gpuqs::node_programs"(
@@ -316,8 +316,8 @@ def flagged(const int32_t[::1] numbers, const uint8_t[::1] flags, uint8_t bit, i
     return met
 
 
-def number_predicates(const int32_t[::1] predicate, int64_t n_predicates, const int64_t[::1] first_node, int64_t most_predicates,
-                      int64_t most_nodes):
+def number_predicates(const int32_t[::1] predicate, int64_t n_predicates, const int64_t[::1] first_node, int64_t max_predicates,
+                      int64_t max_nodes):
     """Superblocks' ends, their distinct predicates, how many each has, and each node's predicate in its superblock.
 
     ``predicate`` is in [0, ``n_predicates``); ``first_node`` is the first node of each tree block, and rises from 0
@@ -330,7 +330,7 @@ def number_predicates(const int32_t[::1] predicate, int64_t n_predicates, const 
     number = np.empty(len(predicate), np.int32)
     cdef int32_t* to = writable32(number)
     with nogil:
-        found = c_number_predicates(of, n_predicates, firsts, n_blocks, most_predicates, most_nodes, to)
+        found = c_number_predicates(of, n_predicates, firsts, n_blocks, max_predicates, max_nodes, to)
     return array_of(found.ends), array_of(found.distinct), array_of(found.n_distinct), number
 
 

@@ -9,7 +9,7 @@ from cython cimport critical_section
 from gpuqs.cpu_fallback.float_mode cimport CDefaultFloatMode
 from gpuqs.cpu_fallback.links cimport Finish, Link
 from gpuqs.cpu_fallback.lists cimport rows_of
-from gpuqs.cpu_fallback.scorer import most_threads
+from gpuqs.cpu_fallback.scorer import max_threads
 from gpuqs.cpu_fallback.scorer cimport CLeafValues, Documents, Scorer, Values
 from libc.stdint cimport int16_t, int32_t
 from libc.stdlib cimport getenv
@@ -36,9 +36,9 @@ cdef bytes environment(const char* name):
 
 
 cdef enum:
-    MOST_LARGE_SIZES = 256  # numbers of documents above `most` for which programs are kept
-    MOST_CAST = 1 << 14  # integers of the largest array cast whole; of larger, wide ones only tested columns are cast
-    MOST_LEAVES = 1 << 17  # leaf numbers of an answer, about 100 us to write; more are work that threads may share
+    MAX_LARGE_SIZES = 256  # numbers of documents above `most` for which programs are kept
+    MAX_CAST = 1 << 14  # integers of the largest array cast whole; of larger, wide ones only tested columns are cast
+    MAX_LEAVES = 1 << 17  # leaf numbers of an answer, about 100 us to write; more are work that threads may share
 
 
 cdef enum:  # What an argument of `Model.predict` asks for.
@@ -136,7 +136,7 @@ cdef class Chosen:
         if is_small:
             self.programs[n] = program
             return program
-        if len(self.larger_programs) >= MOST_LARGE_SIZES:
+        if len(self.larger_programs) >= MAX_LARGE_SIZES:
             self.larger_programs.clear()
         self.larger_programs[n] = program
         return program
@@ -181,7 +181,7 @@ cdef class PlainCalls:
         Gives the number of threads that a call gets if it is worth the given number, more than one.
     n_features, most : int
         Columns of documents, and the most documents of a small batch, whose program is found without a search.
-    most_at_once : int
+    max_at_once : int
         The most documents that are scored in one go, at least ``most``: with more, signals would wait too long.
     brief : float
         Seconds: if scoring a number of documents took no longer, calls with that number keep the GIL from then on,
@@ -201,19 +201,19 @@ cdef class PlainCalls:
 
     cdef object program_of, first_of, threads_of, then
     cdef Link raw_link, value_link
-    cdef Py_ssize_t n_features, most_at_once, n_iterations
+    cdef Py_ssize_t n_features, max_at_once, n_iterations
     cdef bint some_left_out, of_arrays, single
     cdef double brief
     cdef Chosen chosen
 
-    def __init__(self, *, program_of, threads_of, Py_ssize_t n_features, Py_ssize_t most, Py_ssize_t most_at_once, double brief,
+    def __init__(self, *, program_of, threads_of, Py_ssize_t n_features, Py_ssize_t most, Py_ssize_t max_at_once, double brief,
                  bint of_arrays=True, bint single=False, Link raw=None, Link value=None, then=None, Py_ssize_t n_iterations=0,
                  bint some_left_out=False, first_of=None):
         self.first_of = first_of
         self.n_iterations, self.some_left_out = n_iterations, some_left_out
         self.of_arrays, self.single = of_arrays, single
         self.program_of, self.n_features, self.brief = program_of, n_features, brief
-        self.most_at_once, self.threads_of = most_at_once, threads_of
+        self.max_at_once, self.threads_of = max_at_once, threads_of
         self.raw_link, self.value_link, self.then = raw, value, then
         self.chosen = Chosen(most)
 
@@ -246,11 +246,11 @@ cdef class PlainCalls:
         if not self.of_arrays:
             return None
         if type(X) is cnp.ndarray:
-            if has_out or not (cnp.PyArray_ISINTEGER(X) or cnp.PyArray_ISBOOL(X)) or cnp.PyArray_SIZE(X) > MOST_CAST:
+            if has_out or not (cnp.PyArray_ISINTEGER(X) or cnp.PyArray_ISBOOL(X)) or cnp.PyArray_SIZE(X) > MAX_CAST:
                 return X
             mode.hold()  # until this returns
             return cnp.PyArray_Cast(X, cnp.NPY_FLOAT if self.single else cnp.NPY_DOUBLE)
-        return rows_of(X, self.n_features, self.single) if len(X) <= self.most_at_once else None
+        return rows_of(X, self.n_features, self.single) if len(X) <= self.max_at_once else None
 
     cdef int16_t kept_lock(self, int16_t so_far, double seconds) noexcept:
         """The next number in `keeps_lock`, after a call that took ``seconds``."""
@@ -288,7 +288,7 @@ cdef class PlainCalls:
         cdef bint leaves = of & LEAF
         cdef CDefaultFloatMode mode
         mode.hold()  # until this returns
-        if n == 0 or n > self.most_at_once or not self.takes(x, n):
+        if n == 0 or n > self.max_at_once or not self.takes(x, n):
             return None
         chosen = self.chosen_now()
         is_small = n < len(chosen.programs)
@@ -303,7 +303,7 @@ cdef class PlainCalls:
             of_trees = bound.c
             of_trees.first_tree, of_trees.n_trees = trees.first, trees.n_trees
             values = &of_trees
-        if leaves and (n * values.n_trees > MOST_LEAVES or (n_threads == 0 and worth > 1)):  # left to the general path
+        if leaves and (n * values.n_trees > MAX_LEAVES or (n_threads == 0 and worth > 1)):  # left to the general path
             return None
         if n_threads == 0:
             n_threads = 1 if worth == 1 else self.threads_of(worth)
@@ -357,7 +357,7 @@ cdef class PlainCalls:
 
     def prepare(self, Py_ssize_t n):
         """Choose what scores ``n`` documents, as the first call with that number does."""
-        if n <= self.most_at_once:
+        if n <= self.max_at_once:
             self.chosen_now().program(n, self.program_of)
 
     cdef bint are_all(self, number) except -1:
@@ -456,7 +456,7 @@ cdef int threads_of(int asked, dict keywords) except -1:
     n_threads = keywords.get("n_threads")
     if n_threads is None:
         n_threads = next(keywords[name] for name in NAMES_OF_THREADS if keywords.get(name) is not None)
-    return min(n_threads, most_threads())
+    return min(n_threads, max_threads())
 
 
 cdef bint is_csr(kind) except -1:

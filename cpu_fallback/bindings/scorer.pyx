@@ -101,7 +101,7 @@ CONSTANTS = {
     "kWalking": kWalking,
     "kWalkingNarrow": kWalkingNarrow,
     "kJumping": kJumping,
-    "kMostRankLanes": kMostRankLanes,
+    "kMaxRankLanes": kMaxRankLanes,
     "kRegistersTogether": kRegistersTogether,
     "kJumpPlaces": kJumpPlaces,
     "kJumpEntries": kJumpEntries,
@@ -136,7 +136,7 @@ def compiles(str isa):
     return (allowed == NULL or allowed[0] != b"0") and compiles_programs(find_kernels(isa.encode())[0])
 
 
-def most_threads():
+def max_threads():
     """The most threads of one call, and of all calls together apart from the callers' own threads."""
     return gpuqs_most_threads()
 

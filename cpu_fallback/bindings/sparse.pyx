@@ -46,7 +46,7 @@ cdef extern from "readers/sparse.hpp" namespace "gpuqs" nogil:
 cnp.import_array()
 
 cdef enum:
-    MOST_ENTRIES = 1 << 17  # of a matrix that is read with the GIL held
+    MAX_ENTRIES = 1 << 17  # of a matrix that is read with the GIL held
 
 BOUNDS = _BOUNDS
 OUTSIDE = _OUTSIDE
@@ -189,7 +189,7 @@ def rows_of_csr(indptr, indices, data, int64_t n, const int32_t[::1] column_of, 
             return None
     first_of = <const int32_t*>cnp.PyArray_DATA(indptr)
     entries = entries_of(indices, data, refused)
-    if cnp.PyArray_DIM(indptr, 0) != n + 1 or first_of[0] != 0 or entries.n > MOST_ENTRIES:  # the GIL is held
+    if cnp.PyArray_DIM(indptr, 0) != n + 1 or first_of[0] != 0 or entries.n > MAX_ENTRIES:  # the GIL is held
         return None
     bounds.assign(first_of, first_of + n + 1)
     seen.assign(tested, <int64_t>-1)

@@ -148,12 +148,12 @@ public:
     int n_tree_blocks() const override { return layout_.n_blocks; }
     int first_tree(int block) const override { return layout_.block_offsets[block]; }
     int stride(int n) const override {
-        if (n <= most_apart()) return n;
+        if (n <= max_apart()) return n;
         const int places = places_together(n, kernels_.rank_lanes);
         return (n + places - 1) / places * places;
     }
     size_t loaded_bytes(int stride) const override {
-        const size_t apart = of_document() * std::min(stride, most_apart());
+        const size_t apart = of_document() * std::min(stride, max_apart());
         const size_t together = static_cast<size_t>(stride) * layout_.n_entries;
         const size_t codes = fills_register(stride) ? std::max(apart, together) : of_document() * stride;
         return ByValue::loaded_bytes(stride) + whole_lines(codes);
@@ -187,9 +187,9 @@ public:
 private:
     bool has_jumps() const { return kernels_.rank_jumps && layout_.jumps.n_words > 0; }
     // Up to this many documents are scored one after another.
-    int most_apart() const { return has_jumps() ? kJumping : most_walking(kernels_.rank_lanes); }
+    int max_apart() const { return has_jumps() ? kJumping : max_walking(kernels_.rank_lanes); }
     // Threads may split a batch into blocks too small to fill a register.
-    bool apart(int n, int stride) const { return n <= most_apart() || !fills_register(stride); }
+    bool apart(int n, int stride) const { return n <= max_apart() || !fills_register(stride); }
     bool fills_register(int stride) const { return stride >= kernels_.rank_lanes; }
     // Bytes of the codes of a document that is scored on its own.
     size_t of_document() const { return has_jumps() ? kJumpEntries : sizeof(uint32_t) * layout_.n_entries; }
@@ -308,8 +308,8 @@ private:
     const int together_, n_making_;
     const CodeFiles code_files_ = code_files_asked_for();
     int n_widths_ = 1;
-    std::vector<uint16_t> order_[kMostWidths];
-    mutable std::atomic<const MachineCode*> code_[kMostWidths] = {};
+    std::vector<uint16_t> order_[kMaxWidths];
+    mutable std::atomic<const MachineCode*> code_[kMaxWidths] = {};
 };
 
 }  // namespace gpuqs

@@ -30,8 +30,8 @@ const std::array<uint64_t, kTablePowers> kMantissas = [] {
 }();
 
 double one_by_table(double x) {
-    if (!(x < kMostTableExponent)) return x > 0 ? std::numeric_limits<double>::infinity() : x;
-    if (x < kLeastTableExponent) return 0;
+    if (!(x < kMaxTableExponent)) return x > 0 ? std::numeric_limits<double>::infinity() : x;
+    if (x < kMinTableExponent) return 0;
     double power;
     by_table(kMantissas.data(), &x, 1, &power);
     return power;
@@ -72,7 +72,7 @@ template <class Real, size_t n> bool are_equal(bool (*vectors)(const Real*, int6
 const bool kDoublesAsVectors = [] {
     const DefaultFloatMode mode;
     mode.hold();
-    return kHasVectors && are_equal(kVectors.doubles, numbers_below<double, 1024>(kMostExponent));
+    return kHasVectors && are_equal(kVectors.doubles, numbers_below<double, 1024>(kMaxExponent));
 }();
 
 // For floats, rounding hides nearly all differences. So `telling` has the two numbers that show whether glibc was compiled with
@@ -82,7 +82,7 @@ const bool kFloatsAsVectors = [] {
     mode.hold();
     const std::array<float, 8> telling = {0x1.04845ep+5f,  -0x1.f8cbb2p+5f, 0x1.fefe02p-16f, 0x1.5b3c52p-14f,
                                           0x1.cd3982p-14f, 0x1.dfb8fap-14f, 0x1.fbb822p-14f, 0x1.625856p-13f};
-    return kHasVectors && are_equal(kVectors.floats, numbers_below<float, 1024>(kMostFloatExponent)) &&
+    return kHasVectors && are_equal(kVectors.floats, numbers_below<float, 1024>(kMaxFloatExponent)) &&
            are_equal(kVectors.floats, telling);
 }();
 

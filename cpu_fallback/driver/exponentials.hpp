@@ -18,21 +18,21 @@ void table_exponentials(const double* x, int64_t n, double* out);
 void table_exponentials(const float* x, int64_t n, float* out);
 
 // CatBoost's exponential of a number is 0 below the first limit, and infinite from the second on.
-constexpr double kLeastTableExponent = -708.39641853226408, kMostTableExponent = 709.78271289338397;
+constexpr double kMinTableExponent = -708.39641853226408, kMaxTableExponent = 709.78271289338397;
 
 // Whether the vector code gives the C library's exponentials here.
 bool has_vector_exponentials();
 
-// For processors with AVX2 and FMA. Each returns whether all numbers fit: magnitudes below kMostExponent (floats:
-// kMostFloatExponent), or for by_table numbers between the two limits above. The results of numbers that do not fit are
+// For processors with AVX2 and FMA. Each returns whether all numbers fit: magnitudes below kMaxExponent (floats:
+// kMaxFloatExponent), or for by_table numbers between the two limits above. The results of numbers that do not fit are
 // unspecified. out must not be x.
 struct VectorExponentials {
     bool (*doubles)(const double* x, int64_t n, double* out);
     bool (*floats)(const float* x, int64_t n, float* out);
     bool (*by_table)(const uint64_t* mantissas, const double* x, int64_t n, double* out);
 };
-constexpr double kMostExponent = 512;
-constexpr float kMostFloatExponent = 88;
+constexpr double kMaxExponent = 512;
+constexpr float kMaxFloatExponent = 88;
 extern const VectorExponentials vector_exponentials;
 
 }  // namespace gpuqs

@@ -38,7 +38,7 @@ bool doubles(const double* x, int64_t n, double* __restrict out) {
     constexpr double c2 = 0x1.ffffffffffdbdp-2, c3 = 0x1.555555555543cp-3, c4 = 0x1.55555cf172b91p-5, c5 = 0x1.1111167a4d017p-7;
     int64_t n_fit = 0;
     for (int64_t i = 0; i < n; i++) {
-        n_fit += __builtin_fabs(x[i]) < kMostExponent;
+        n_fit += __builtin_fabs(x[i]) < kMaxExponent;
         const double moved = fma(128 * kInverseLn2, x[i], kRound), k = moved - kRound;
         const double r = fma(k, -ln2_low, fma(k, -ln2_high, x[i])), r2 = r * r;
         const int place = static_cast<int>(bits_of(moved) & 127);
@@ -53,7 +53,7 @@ bool floats(const float* x, int64_t n, float* __restrict out) {
     constexpr double c1 = 0x1.62e42ff0c52d6p-1 / 32, c2 = 0x1.ebfce50fac4f3p-3 / 32 / 32, c3 = 0x1.c6af84b912394p-5 / 32 / 32 / 32;
     int64_t n_fit = 0;
     for (int64_t i = 0; i < n; i++) {
-        n_fit += __builtin_fabsf(x[i]) < kMostFloatExponent;
+        n_fit += __builtin_fabsf(x[i]) < kMaxFloatExponent;
         const double moved = fma(32 * kInverseLn2, x[i], kRound), r = fma(32 * kInverseLn2, x[i], kRound - moved);
         const double power = double_of(kPowers[4 * (bits_of(moved) & 31)].bits + (bits_of(moved) << 47));
         out[i] = static_cast<float>(fma(fma(c3, r, c2), r * r, fma(c1, r, 1)) * power);

@@ -12,7 +12,7 @@ namespace {
 
 struct alignas(64) Line { uint32_t next; };
 
-constexpr uint32_t kMostLines = 1 << 20, kWarmed = 1 << 14;
+constexpr uint32_t kMaxLines = 1 << 20, kWarmed = 1 << 14;
 constexpr int kReadings = 5;  // the least is returned: other work can only add time
 // A linear congruential generator that passes through all numbers below any power of two.
 constexpr uint32_t kMultiplier = 1664525, kIncrement = 1013904223;
@@ -21,7 +21,7 @@ constexpr uint32_t kMultiplier = 1664525, kIncrement = 1013904223;
 
 double latency(int64_t bytes, int64_t steps) {
     uint32_t n = 1;  // a power of two, so that all lines form one cycle
-    while (n < kMostLines && 2 * static_cast<int64_t>(n * sizeof(Line)) <= bytes) n *= 2;
+    while (n < kMaxLines && 2 * static_cast<int64_t>(n * sizeof(Line)) <= bytes) n *= 2;
     const Buffer memory = allocate(n * sizeof(Line));
     Line* const lines = static_cast<Line*>(memory.get());
     // A line's successor is the generator's next number: lines are written in memory order, and read in a scrambled order.

@@ -132,7 +132,7 @@ struct double_exp : each<double_exp> {
     template <class Real> static Real of(Real x, Real) { return static_cast<Real>(std::exp(static_cast<double>(x))); }
 };
 // Exponents whose power is below the smallest normal number: CatBoost gives that number where it computes four at once, else 0.
-template <class Real> Real above_least(Real x) { return x <= kLeastTableExponent ? -std::numeric_limits<Real>::infinity() : x; }
+template <class Real> Real above_least(Real x) { return x <= kMinTableExponent ? -std::numeric_limits<Real>::infinity() : x; }
 
 struct table_exp : each_by_powers<table_exp> {
     template <class Real> static Real exponent(Real x, Real) { return above_least(x); }
@@ -205,7 +205,7 @@ struct table_softmax : softmax_by_powers<true> {  // CatBoost's
         softmax_by_powers<true>::exponents(n_documents, n, scale, out);
         const int at_once = n / 4 * 4;
         for (Real* const end = out + n_documents * n; out < end; out += n) {
-            for (int k = 0; k < at_once; k++) out[k] = std::max(out[k], static_cast<Real>(kLeastTableExponent));
+            for (int k = 0; k < at_once; k++) out[k] = std::max(out[k], static_cast<Real>(kMinTableExponent));
             for (int k = at_once; k < n; k++) out[k] = above_least(out[k]);
         }
     }

@@ -17,7 +17,7 @@ namespace gpuqs {
 namespace {
 
 // Upper limit of the bytes of exit leaves that are kept while threads share out the trees.
-constexpr size_t kMostByTrees = 16 << 20;
+constexpr size_t kMaxByTrees = 16 << 20;
 // Each thread gets several shares of the trees, so that a late thread still finds work.
 constexpr int kSharesOfThread = 4;
 // Leaf numbers of a document that are written together, two cache lines of them: written one by one, each could load and evict its
@@ -157,7 +157,7 @@ Found find_by_trees(const ExitLeaves& engine, const Documents& documents, const 
     const size_t of_tree = static_cast<size_t>(blocks.stride) * engine.leaf_bytes();
     const int first_tree = engine.first_tree(trees.first);
     const size_t bytes = (engine.first_tree(trees.end) - first_tree) * of_tree;
-    if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size || bytes > kMostByTrees) return {};
+    if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size || bytes > kMaxByTrees) return {};
     const std::vector<int> starts = share_trees(engine, trees, n_threads * kSharesOfThread);
     const int n_shares = static_cast<int>(starts.size()) - 1;
     if (n_shares < 2) return {};

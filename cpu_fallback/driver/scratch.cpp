@@ -20,9 +20,9 @@ namespace {
 
 constexpr size_t kLine = 64, kLargePage = 2 << 20, kLarge = kLargePage / 2;
 #ifdef __SANITIZE_ADDRESS__
-constexpr size_t kMostKept = 0, kMostStacked = 0;  // so that use after free and overruns are detected
+constexpr size_t kMaxKept = 0, kMaxStacked = 0;  // so that use after free and overruns are detected
 #else
-constexpr size_t kMostKept = 64 << 20, kMostStacked = 1 << 20;
+constexpr size_t kMaxKept = 64 << 20, kMaxStacked = 1 << 20;
 #endif
 
 struct Kept {
@@ -56,8 +56,8 @@ void* take(size_t bytes) {
 
 bool keep(size_t bytes, void* at) {
     const std::unique_lock<std::mutex> lock(store_lock, std::try_to_lock);
-    if (!lock || bytes > kMostKept) return false;
-    while (n_kept + bytes > kMostKept) {
+    if (!lock || bytes > kMaxKept) return false;
+    while (n_kept + bytes > kMaxKept) {
         std::free(store.front().at);
         n_kept -= store.front().bytes;
         store.erase(store.begin());
@@ -79,7 +79,7 @@ public:
     void* push(size_t bytes) {  // null if there is no room, but counted all the same
         if (held_ == 0 && most_ > size_) grow();
         held_ += bytes;
-        most_ = std::max(most_, std::min(held_, kMostStacked));
+        most_ = std::max(most_, std::min(held_, kMaxStacked));
         if (bytes > size_ - used_) return nullptr;
         used_ += bytes;
         return memory_ + used_ - bytes;

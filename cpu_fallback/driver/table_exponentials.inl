@@ -12,7 +12,7 @@ bool by_table(const uint64_t* mantissas, const double* x, int64_t n, double* __r
     constexpr double round = 0x1.8p52;  // adding it rounds a number to an integer, in the lowest bits
     int64_t n_fit = 0;
     for (int64_t i = 0; i < n; i++) {
-        n_fit += (x[i] >= kLeastTableExponent) & (x[i] < kMostTableExponent);
+        n_fit += (x[i] >= kMinTableExponent) & (x[i] < kMaxTableExponent);
         const double moved = x[i] * (kTablePowers / ln2) + round;
         uint64_t bits;
         std::memcpy(&bits, &moved, sizeof bits);

@@ -26,7 +26,7 @@ ShareOut of_other_module = nullptr;
 // theirs.
 constexpr std::chrono::microseconds kHelperLooks{50}, kCallerLooks{100};
 
-const int kMostThreads = 4 * static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+const int kMaxThreads = 4 * static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
 
 struct Job {
     const Piece piece;
@@ -166,7 +166,7 @@ void call_helpers(Job& job) {
         pool->n_jobs++;
         pool->n_wanted += job.most - 1;
         n_called = std::min(job.most - 1, pool->n_idle);
-        n_new = std::max(std::min(pool->n_wanted, kMostThreads - 1) - pool->n_helpers, 0);
+        n_new = std::max(std::min(pool->n_wanted, kMaxThreads - 1) - pool->n_helpers, 0);
         pool->n_idle -= n_called;
         pool->n_called += n_called;
         pool->n_helpers += n_new;
@@ -197,7 +197,7 @@ void share_out_by(void* other) { of_other_module = reinterpret_cast<ShareOut>(ot
 
 void share_out(int64_t n, int n_threads, Piece piece, void* work) {
     if (of_other_module) return of_other_module(n, n_threads, piece, work);
-    const int most = static_cast<int>(std::min<int64_t>({n, n_threads, kMostThreads}));
+    const int most = static_cast<int>(std::min<int64_t>({n, n_threads, kMaxThreads}));
     if (most <= 1 || !survives_fork) {
         for (int64_t p = 0; p < n; p++) piece(work, 0, p);
         return;
@@ -211,4 +211,4 @@ void share_out(int64_t n, int n_threads, Piece piece, void* work) {
 
 }  // namespace gpuqs
 
-int gpuqs_most_threads() { return gpuqs::kMostThreads; }
+int gpuqs_most_threads() { return gpuqs::kMaxThreads; }

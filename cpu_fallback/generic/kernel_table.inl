@@ -47,8 +47,8 @@ constexpr QuickScorerKernels quickscorer_kernels() {
 
 // Words: the words that bitslice works on, the narrowest first.
 template <class... Words> constexpr Kernels kernel_table(const char* name, Encoding encoding) {
-    static_assert(sizeof...(Words) <= kMostWidths);
-    constexpr int lanes = std::min(std::max({static_cast<int>(sizeof(Words))...}), kMostRankLanes);
+    static_assert(sizeof...(Words) <= kMaxWidths);
+    constexpr int lanes = std::min(std::max({static_cast<int>(sizeof(Words))...}), kMaxRankLanes);
     // clang-format off
     return {name, encoding,
             load<float>, load<double>, load_rows<float>, load_rows<double>,

@@ -24,7 +24,7 @@ struct BitsliceKernels {
     Spread spread[2][kPlanes + 1];  // [bytes of a leaf - 1][planes]
 };
 
-constexpr int kMostWidths = 3;
+constexpr int kMaxWidths = 3;
 
 // Kernels that find leaf[tree][stride] of a tree block; `bits` is scratch, x is [column][stride]. qs scores one or four documents
 // together.
@@ -85,7 +85,7 @@ struct Kernels {
     void (*rank)(const RankTables&, const Documents&, int64_t first, int n, uint8_t* planes, int64_t plane_bytes);
 
     int n_widths;
-    BitsliceKernels widths[kMostWidths];  // the narrowest first
+    BitsliceKernels widths[kMaxWidths];  // the narrowest first
 };
 
 }  // namespace gpuqs

@@ -63,13 +63,13 @@ void ask_words(const RankJumps jumps, int block, const uint8_t* code, int n, con
     }
 }
 
-// Kernels are compiled for these numbers of doublings; a tree block that needs fewer uses kLeastDoublings.
-constexpr int kLeastDoublings = 2, kMostDoublings = 7;
-static_assert(kRankLeaves - 2 <= 1 << kMostDoublings, "steps from the root of a chain to its last node");
+// Kernels are compiled for these numbers of doublings; a tree block that needs fewer uses kMinDoublings.
+constexpr int kMinDoublings = 2, kMaxDoublings = 7;
+static_assert(kRankLeaves - 2 <= 1 << kMaxDoublings, "steps from the root of a chain to its last node");
 
-template <class Set, int registers, bool alone, int doublings = kLeastDoublings>
+template <class Set, int registers, bool alone, int doublings = kMinDoublings>
 void ask_so_deep(const RankJumps& jumps, int block, const uint8_t* code, int n, const LeafRecords& records, int stride, uint8_t* leaf) {
-    if constexpr (doublings < kMostDoublings)
+    if constexpr (doublings < kMaxDoublings)
         if (jumps.doublings[block] > doublings)
             return ask_so_deep<Set, registers, alone, doublings + 1>(jumps, block, code, n, records, stride, leaf);
     ask_words<Set, registers, doublings, alone>(jumps, block, code, n, records, stride, leaf);

@@ -32,12 +32,12 @@ struct RankTest {
 constexpr int kSigned = 127;  // bytes and positions are stored as this minus their value, because compares are signed
 
 // Upper limit of bytes in a register of documents: compares of wider registers go through masks, which is slower.
-constexpr int kMostRankLanes = 32;
+constexpr int kMaxRankLanes = 32;
 // Upper limits of documents that walk, or that jump where the instruction set has jumps. More documents evaluate every test,
 // which takes as long for one as for a register full. With registers of 16 bytes (and other instructions) that takes longer,
 // hence kWalkingNarrow.
 constexpr int kWalking = 4, kWalkingNarrow = 8, kJumping = 12;
-constexpr int most_walking(int lanes) { return lanes > 16 ? kWalking : kWalkingNarrow; }
+constexpr int max_walking(int lanes) { return lanes > 16 ? kWalking : kWalkingNarrow; }
 // Places of documents that go through a tree together: one, two or four registers full.
 constexpr int kRegistersTogether = 4;
 constexpr int places_together(int n, int lanes) { return lanes * (n <= lanes ? 1 : n <= 2 * lanes ? 2 : kRegistersTogether); }

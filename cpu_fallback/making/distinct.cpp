@@ -193,7 +193,7 @@ bool are_ranks(const double* keys, const int32_t* groups, int64_t n, int64_t n_g
 constexpr int64_t kLookedThrough = 16;
 
 Superblocks number_predicates(const int32_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,
-                              int64_t most_predicates, int64_t most_nodes, int32_t* number) {
+                              int64_t max_predicates, int64_t max_nodes, int32_t* number) {
     Superblocks superblocks;
     std::vector<uint8_t> is_in(n_predicates);  // the superblock
     std::vector<int32_t> number_of(n_predicates);
@@ -208,7 +208,7 @@ Superblocks number_predicates(const int32_t* predicate, int64_t n_predicates, co
                     met.push_back(predicate[node]);
                 }
             const bool too_many =
-                static_cast<int64_t>(met.size()) > most_predicates || first_node[end + 1] - first_node[block] > most_nodes;
+                static_cast<int64_t>(met.size()) > max_predicates || first_node[end + 1] - first_node[block] > max_nodes;
             if (end > block && too_many) {
                 for (size_t i = before; i < met.size(); i++) is_in[met[i]] = 0;
                 met.resize(before);

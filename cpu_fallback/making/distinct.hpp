@@ -37,6 +37,6 @@ struct Superblocks {
 // predicate [nodes], in [0, n_predicates); first_node [blocks + 1]. number [nodes]: which of its superblock's distinct predicates
 // each node has.
 Superblocks number_predicates(const int32_t* predicate, int64_t n_predicates, const int64_t* first_node, int64_t n_blocks,
-                              int64_t most_predicates, int64_t most_nodes, int32_t* number);
+                              int64_t max_predicates, int64_t max_nodes, int32_t* number);
 
 }  // namespace gpuqs

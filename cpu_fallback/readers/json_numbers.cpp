@@ -7,12 +7,12 @@
 namespace gpuqs {
 namespace {
 
-constexpr int kMostDigits = 18;  // numbers of up to this many digits fit an int64_t
+constexpr int kMaxDigits = 18;  // numbers of up to this many digits fit an int64_t
 constexpr int64_t kExactIntegers = int64_t{1} << 53;
 // Powers of ten that doubles hold exactly: an integer up to 2^53, times or divided by one of them, is rounded only once.
 constexpr double kPowers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                               1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-constexpr int kMostPower = sizeof(kPowers) / sizeof(*kPowers) - 1;
+constexpr int kMaxPower = sizeof(kPowers) / sizeof(*kPowers) - 1;
 
 bool is_digit(const char* p, const char* end) { return p < end && static_cast<unsigned char>(*p - '0') < 10; }
 
@@ -48,7 +48,7 @@ JsonNumber read_json_number(const char* p, const char* end) {
     const auto read_digits = [&] {
         const char* const first = p;
         for (; is_digit(p, end); p++) {
-            if (++n_digits <= kMostDigits) digits = digits * 10 + (*p - '0');
+            if (++n_digits <= kMaxDigits) digits = digits * 10 + (*p - '0');
         }
         return p - first;
     };
@@ -57,7 +57,7 @@ JsonNumber read_json_number(const char* p, const char* end) {
     const bool whole = p == end || (*p != '.' && *p != 'e' && *p != 'E');
     if (whole) {
         digits = negative ? -digits : digits;
-        return {p, true, n_digits <= kMostDigits, digits, static_cast<double>(digits)};
+        return {p, true, n_digits <= kMaxDigits, digits, static_cast<double>(digits)};
     }
     if (*p == '.') {
         if (!is_digit(++p, end)) return none;
@@ -76,7 +76,7 @@ JsonNumber read_json_number(const char* p, const char* end) {
     const int64_t shift = power - behind_point;
     double value = 0.0;
     bool fits = true;
-    if (n_digits <= kMostDigits && digits <= kExactIntegers && -kMostPower <= shift && shift <= kMostPower) {
+    if (n_digits <= kMaxDigits && digits <= kExactIntegers && -kMaxPower <= shift && shift <= kMaxPower) {
         const double of_digits = static_cast<double>(negative ? -digits : digits);
         value = shift < 0 ? of_digits / kPowers[-shift] : of_digits * kPowers[shift];
         if (negative && digits == 0) value = -0.0;

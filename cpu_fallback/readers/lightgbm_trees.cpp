@@ -6,7 +6,7 @@
 namespace gpuqs {
 namespace {
 
-constexpr int kMostLines = 23;  // "Tree=", and the most lines that LightGBM reads
+constexpr int kMaxLines = 23;  // "Tree=", and the most lines that LightGBM reads
 constexpr char kNextTree[] = "\nTree=";
 
 bool is_digit(char c) { return static_cast<unsigned char>(c - '0') < 10; }
@@ -85,7 +85,7 @@ constexpr const char* kNames[kKeys] = {
 bool find_lines(const char* p, const char* end, Line (&lines)[kKeys]) {
     while (end > p && (end[-1] == '\n' || end[-1] == '\r')) end--;
     for (int n = 0; p < end; n++) {
-        if (n >= kMostLines) return false;
+        if (n >= kMaxLines) return false;
         const char* const line_end = static_cast<const char*>(std::memchr(p, '\n', end - p));
         const char* const stop = line_end ? line_end : end;
         if (!std::memchr(p, '=', stop - p)) return false;

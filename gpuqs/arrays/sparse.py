@@ -70,7 +70,7 @@ def from_sparse(X: Any, forest: Forest) -> Documents:
     return make(_Matrix(X.shape[0], indptr, indices, data, dtype, _refused(forest)), forest)
 
 
-def reader_of_few(forest: Forest, most_rows: int) -> Callable[[Any], np.ndarray | None] | None:
+def reader_of_few(forest: Forest, max_rows: int) -> Callable[[Any], np.ndarray | None] | None:
     """A fast reader of ordinary CSR matrices of few rows: `from_sparse` takes longer than a small forest's scoring.
 
     Returns
@@ -82,7 +82,7 @@ def reader_of_few(forest: Forest, most_rows: int) -> Callable[[Any], np.ndarray 
     if forest.ctrs is not None or not forest.schema.arrays_as_they_are or forest.schema.library == "scikit-learn":
         return None
     n_features, n_tested, place_of = forest.n_features, len(forest.tested), forest.place_of
-    absent, refused, most = forest.schema.absent, _refused(forest), min(most_rows, _FEW_VALUES // max(n_tested, 1))
+    absent, refused, most = forest.schema.absent, _refused(forest), min(max_rows, _FEW_VALUES // max(n_tested, 1))
 
     def read(X: Any) -> np.ndarray | None:
         shape = X.shape

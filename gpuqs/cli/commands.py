@@ -111,10 +111,10 @@ def _named(ctx: click.Context, option: click.Parameter, value: str | None) -> Pa
 
 
 def _sizes(ctx: click.Context, option: click.Parameter, value: tuple[int, ...]) -> tuple[int, ...]:
-    from gpuqs.tuning.plan import MOST_SIZES
+    from gpuqs.tuning.plan import MAX_SIZES
 
-    if len(set(value)) > MOST_SIZES:
-        raise click.BadParameter(f"{len(set(value))} sizes are too many; a plan holds {MOST_SIZES}")
+    if len(set(value)) > MAX_SIZES:
+        raise click.BadParameter(f"{len(set(value))} sizes are too many; a plan holds {MAX_SIZES}")
     return value
 
 

@@ -16,7 +16,7 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.formats.native import check_target
 from gpuqs.readers.source import STDIN
-from gpuqs.tune import MOST_ROWS
+from gpuqs.tune import MAX_ROWS
 
 #: Suffix of a tuned model's file, after the model's name.
 _SUFFIX = ".tuned.gpuqs"
@@ -56,7 +56,7 @@ def tune_file(
     """
     check_target(out)  # before the time is spent
     model = load_model(model_path, categories).to(device)
-    rows = _rows(data, model.forest, max((MOST_ROWS[model.device.kind], *batches)), categories, **reading)
+    rows = _rows(data, model.forest, max((MAX_ROWS[model.device.kind], *batches)), categories, **reading)
     with progress("tuning") as advance:
         plan = model.tune(rows, budget, batch_sizes=batches or None, n_threads=n_threads, progress=advance)
     try:

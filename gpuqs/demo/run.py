@@ -31,7 +31,7 @@ _YARDSTICK = "reference"
 #: The speed-up's denominator.
 _BASELINE = "walk"
 _SECONDS_PER_ENGINE = 0.6
-_MOST_RUNS = 15
+_MAX_RUNS = 15
 
 N_QUERIES = 60
 SEED = 0
@@ -73,7 +73,7 @@ def time_engine(model: gpuqs.Model, X: np.ndarray, engine: str, seconds: float) 
     """Scores, and microseconds per document: the median of runs on one thread for about ``seconds``."""
     scores = model.predict(X, engine=engine, n_threads=1)
     runs: list[float] = []
-    while not runs or (sum(runs) < seconds and len(runs) < _MOST_RUNS):
+    while not runs or (sum(runs) < seconds and len(runs) < _MAX_RUNS):
         start = time.perf_counter()
         model.predict(X, engine=engine, n_threads=1)
         runs.append(time.perf_counter() - start)

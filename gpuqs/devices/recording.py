@@ -50,7 +50,7 @@ class Recording:
         Arrays of the device that share no memory.
     address : callable
         Returns the address at which an array of the device begins.
-    most_bytes : int
+    max_bytes : int
         Upper limit of the total size of allocated arrays; a call that allocates more is not recorded.
 
     Attributes
@@ -61,8 +61,8 @@ class Recording:
         Whether everything was recorded.
     """
 
-    def __init__(self, documents: Any, out: Any, address: Callable[[Any], int], most_bytes: int) -> None:
-        self._address, self._most_bytes = address, most_bytes
+    def __init__(self, documents: Any, out: Any, address: Callable[[Any], int], max_bytes: int) -> None:
+        self._address, self._most_bytes = address, max_bytes
         self.launches: list[Launch] = []
         # Documents last: other arrays may lie between their rows.
         self._memory = [(OUT, address(out), *reach(out)), (DOCUMENTS, address(documents), *reach(documents))]

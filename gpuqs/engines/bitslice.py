@@ -34,7 +34,7 @@ CODED_TOGETHER = (16, 32, 64, 128)
 MAX_NODES = 65_000
 #: Widest leaf vectors, in columns, that are looked up in tables, by whether registers have 64 bytes and by the values'
 #: type. Wider vectors are added whole, which is faster (measured on an AMD EPYC, Zen 4: 1 to 16 columns).
-MOST_TABLE_COLUMNS: Final = {False: {"f8": 1, "f4": 3, "i4": 1 << 30}, True: {"f8": 3, "f4": 11, "i4": 1 << 30}}
+MAX_TABLE_COLUMNS: Final = {False: {"f8": 1, "f4": 3, "i4": 1 << 30}, True: {"f8": 3, "f4": 11, "i4": 1 << 30}}
 
 
 class Bitslice(CpuEngine):
@@ -168,7 +168,7 @@ def _has_tables(forest: Forest, isa: str) -> bool:
 def _part_bytes(forest: Forest, isa: str, of_values: np.dtype) -> int:
     """Bytes of each part into which tables cut a leaf value; 0: there are no tables."""
     registers_of_64 = cpu_fallback.instruction_set(isa).widest_word == 512
-    most_columns = MOST_TABLE_COLUMNS[registers_of_64][of_values.str[1:]]
-    if forest.has_linear_leaves or forest.leaf_value.shape[1] > most_columns:
+    max_columns = MAX_TABLE_COLUMNS[registers_of_64][of_values.str[1:]]
+    if forest.has_linear_leaves or forest.leaf_value.shape[1] > max_columns:
         return 0
     return cpu_fallback.table_part(isa, _table_leaves(forest), of_values.itemsize)

@@ -12,7 +12,7 @@ from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import leaf_values
 
 #: Upper limit of the nodes of a forest walked this way: the second call lays it out, and must not take too long.
-MOST_NODES: Final = 1 << 14
+MAX_NODES: Final = 1 << 14
 #: Nanoseconds per node or leaf that a document visits; for laying a forest out, once and per node (an AMD EPYC, Zen 4:
 #: 1 to 100 trees of 31 leaves).
 VISIT, LAYING_OUT, LAID_OUT_NODE = 6.0, 300e3, 300.0
@@ -23,7 +23,7 @@ SHARE = 0.25
 def comes_first(forest: Forest, n_documents: int) -> bool:
     """Whether scoring ``n_documents`` this way takes much less time than laying the forest out for an engine."""
     visits = n_documents * (int(forest.tree_depth.sum()) + forest.n_trees)
-    return forest.n_nodes <= MOST_NODES and visits * VISIT < SHARE * (LAYING_OUT + forest.n_nodes * LAID_OUT_NODE)
+    return forest.n_nodes <= MAX_NODES and visits * VISIT < SHARE * (LAYING_OUT + forest.n_nodes * LAID_OUT_NODE)
 
 
 def forest_walk(forest: Forest, machine: Machine) -> CpuProgram:

@@ -15,13 +15,13 @@ from gpuqs.engines.cpu import CATEGORY_COLUMN, CpuEngine, category_cost, fitting
 from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
-from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
+from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, max_thresholds
 from gpuqs.layout.rankwalk import (
     JUMP_PLACES,
     JUMPING,
     MAX_ENTRIES,
+    MAX_LANES,
     MAX_LEAVES,
-    MOST_LANES,
     REGISTERS_TOGETHER,
     TREE_BLOCK,
     WALKING,
@@ -29,7 +29,7 @@ from gpuqs.layout.rankwalk import (
     WALKS,
     RankWalkLayout,
     build_rankwalk,
-    most_entries,
+    max_entries,
 )
 
 #: Bytes of the narrowest registers.
@@ -71,16 +71,16 @@ class RankWalk(CpuEngine):
         if forest.n_leaves > MAX_LEAVES:
             return f"a tree has {forest.n_leaves} leaves; walks by rank hold {MAX_LEAVES}"
         columns = find_columns(forest)
-        if (most := most_thresholds(columns)) > MAX_THRESHOLDS:
+        if (most := max_thresholds(columns)) > MAX_THRESHOLDS:
             return f"a feature has {most} distinct thresholds; ranks hold {MAX_THRESHOLDS}"
-        if (most := most_entries(columns)) > MAX_ENTRIES:
+        if (most := max_entries(columns)) > MAX_ENTRIES:
             return f"its columns take up to {most} bytes of rank; nodes tell {MAX_ENTRIES} apart"
         return None
 
     def cost(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         trees, columns = forest.n_trees * 1e-3, len(forest.tested) * 1e-3
         isa = cpu_fallback.instruction_set(machine.isa if machine else None)
-        lanes = min(isa.widest_word // 8, MOST_LANES)
+        lanes = min(isa.widest_word // 8, MAX_LANES)
         if n_documents <= (JUMPING if isa.has_jumps else WALKING if lanes > NARROW_LANES else WALKING_NARROW):
             if isa.has_jumps:
                 nodes = max(forest.n_nodes // max(forest.n_trees, 1), 1)

@@ -16,11 +16,11 @@ from gpuqs.engines.parameters import Parameter
 from gpuqs.forest import Forest
 from gpuqs.kept import once_each
 from gpuqs.layout.ranks import RankTables
-from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk, has_short_links, most_rows
+from gpuqs.layout.walk import MAX_LEAVES, WalkLayout, build_walk, has_short_links, max_rows
 
 #: Fewest leaves of a large tree, whose top may be cut off, and most columns per large tree with which tops pay: for the
 #: tops, documents are coded on all columns, however few the trees (an AMD EPYC, Zen 4: 20 to 700 columns).
-LEAST_BELOW, MOST_CODED = 512, 5
+MIN_BELOW, MAX_CODED = 512, 5
 
 
 class Walk(CpuEngine):
@@ -109,7 +109,7 @@ class Walk(CpuEngine):
         tops = None
         if layout.tops is not None:
             tops = cpu_fallback.Bitslice(layout.tops.programs, word=512, together=1, making=1, **common)
-        return cpu_fallback.Walk(layout, document_block=min(document_block, most_rows(layout)), tops=tops, **common)
+        return cpu_fallback.Walk(layout, document_block=min(document_block, max_rows(layout)), tops=tops, **common)
 
 
 def _visits(forest: Forest) -> float:
@@ -148,8 +148,8 @@ def _has_tops(forest: Forest, machine: Machine | None) -> bool:
 
 @once_each
 def _have_tops(forest: Forest) -> bool:
-    n_large = np.count_nonzero(np.diff(forest.leaf_offsets) >= LEAST_BELOW)
-    many = n_large * MOST_CODED >= len(forest.tested) and 2 * n_large >= forest.n_trees
+    n_large = np.count_nonzero(np.diff(forest.leaf_offsets) >= MIN_BELOW)
+    many = n_large * MAX_CODED >= len(forest.tested) and 2 * n_large >= forest.n_trees
     return bool(n_large and many and not forest.has_categories)
 
 

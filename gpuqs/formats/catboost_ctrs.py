@@ -24,10 +24,10 @@ _COUNTERS: Final = ("Counter", "FeatureFreq")
 _INT32_MAX: Final = int(np.iinfo(np.int32).max)
 #: The key of an empty slot of CatBoost's hash table.
 NO_KEY: Final = (1 << 64) - 1
-#: Upper limits of a model's CTRs, and of their values: _FREE_VALUES plus _MOST_OF_COUNT for each count in the file.
+#: Upper limits of a model's CTRs, and of their values: _FREE_VALUES plus _MAX_OF_COUNT for each count in the file.
 _MAX_CTRS: Final = 1 << 16
 _FREE_VALUES: Final = 1 << 20
-_MOST_OF_COUNT: Final = 32
+_MAX_OF_COUNT: Final = 32
 
 
 #: `Projection.categories`, ``above`` and ``equals``.
@@ -150,7 +150,7 @@ def read_ctrs(
         if not all(np.array_equal(table.keys, keys) for table in distinct[1:]):
             keys = np.unique(np.concatenate([table.keys for table in distinct]))
         n_values += (len(keys) + 1) * len(ctrs)
-        if n_values > _FREE_VALUES + _MOST_OF_COUNT * n_counted:
+        if n_values > _FREE_VALUES + _MAX_OF_COUNT * n_counted:
             raise ModelFormatError(f"too many ({n_values:,}) statistics of {n_counted:,} counts", field="ctr_data")
         values = np.stack([ctr.values(keys) for _, ctr in ctrs], axis=1)
         projections.append(Projection(*elements, keys, np.ascontiguousarray(values)))

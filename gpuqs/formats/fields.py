@@ -19,7 +19,7 @@ from gpuqs.forks import no_collection
 
 _REQUIRED: Final = object()
 #: Upper limit of characters in a number that is compared exactly; longer ones are rounded twice.
-_MOST_DIGITS: Final = 1000
+_MAX_DIGITS: Final = 1000
 #: A depth of nesting that no model needs.
 _DEEP: Final = 100
 _KINDS: Final[dict[type, str]] = {dict: "an object", list: "an array", str: "a string", bool: "true or false"}
@@ -64,7 +64,7 @@ def parse_json(
 def rounded_once(text: str) -> float:
     """A decimal number as a float64 that rounds to its nearest float32, which its nearest float64 may not."""
     value = float(text)
-    if not json_text.is_halfway(value) or len(text) > _MOST_DIGITS:
+    if not json_text.is_halfway(value) or len(text) > _MAX_DIGITS:
         return value
     from fractions import Fraction  # here, as few numbers need it
 

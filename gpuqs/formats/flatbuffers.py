@@ -20,7 +20,7 @@ _INT32: Final = struct.Struct("<i")
 _UINT32: Final = struct.Struct("<I")
 
 #: Upper limit of bytes of vectors and strings that are read per byte of a buffer.
-_MOST_SHARED: Final = 16
+_MAX_SHARED: Final = 16
 
 
 class Table:
@@ -38,7 +38,7 @@ class Table:
 
     def __init__(self, data: memoryview, at: int | None = None, left: list[int] | None = None) -> None:
         self._data = data
-        self._left = [_MOST_SHARED * (len(data) + 1024)] if left is None else left
+        self._left = [_MAX_SHARED * (len(data) + 1024)] if left is None else left
         self._at = self._read(_UINT32, 0) if at is None else at
         self._vtable = self._at - self._read(_INT32, self._at)
         self._vtable_size = self._read(_UINT16, self._vtable)

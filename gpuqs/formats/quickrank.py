@@ -17,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
-from gpuqs.forest import MAX_DEPTH, Forest
+from gpuqs.forest import Forest
+from gpuqs.forest_checks import MAX_DEPTH
 from gpuqs.formats.xml_trees import number, parse_xml, root_name, whole
 
 NAME: Final = "QuickRank XML"

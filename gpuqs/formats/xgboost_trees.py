@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
-from gpuqs.forest import CATEGORICAL, MAX_DEPTH, NAN_LEFT, SET_RIGHT
+from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT
+from gpuqs.forest_checks import MAX_DEPTH
 from gpuqs.formats.fields import get, numbers, whole
 from gpuqs.formats.growing import GrowingForest, offsets
 

@@ -12,7 +12,7 @@ from typing import Final
 from xml.parsers import expat
 
 from gpuqs.errors import ModelFormatError
-from gpuqs.forest import MAX_DEPTH
+from gpuqs.forest_checks import MAX_DEPTH
 
 #: Upper limit of the depth of nested elements: the deepest tree, and a few elements around it.
 _MAX_NESTING: Final = MAX_DEPTH + 16

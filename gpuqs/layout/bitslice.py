@@ -32,7 +32,7 @@ from gpuqs.layout.programs import (
     node_programs,
     treelet_programs,
 )
-from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, most_thresholds
+from gpuqs.layout.ranks import MAX_THRESHOLDS, RankTables, max_thresholds
 
 #: Trees of a block. All its exit leaves are found before their values are added; the L1/L2 caches hold them meanwhile.
 #: Blocks have fewer trees if they might otherwise have more predicates than 16 bits count.
@@ -105,16 +105,16 @@ class BitsliceLayout:
         return np.diff(self.level_offsets) > 0
 
 
-def why_not(forest: Forest, most_leaves: int, most_columns: int) -> str | None:
+def why_not(forest: Forest, max_leaves: int, max_columns: int) -> str | None:
     """None if bit slices can hold the forest, within these limits per tree and forest; else the reason why not."""
-    if forest.n_leaves > most_leaves:
-        return f"a tree has {forest.n_leaves} leaves; programs hold {most_leaves}"
+    if forest.n_leaves > max_leaves:
+        return f"a tree has {forest.n_leaves} leaves; programs hold {max_leaves}"
     columns = find_columns(forest)
-    if len(columns) > most_columns:
-        return f"the trees test {len(columns):,} columns; programs hold {most_columns:,}"
+    if len(columns) > max_columns:
+        return f"the trees test {len(columns):,} columns; programs hold {max_columns:,}"
     if len(columns) > columns.n_numeric and not len(columns.tables.tables):
         return f"its category sets take tables of {columns.tables.n_bytes >> 20} MiB or more"
-    if (most := most_thresholds(columns)) > MAX_THRESHOLDS:
+    if (most := max_thresholds(columns)) > MAX_THRESHOLDS:
         return f"a feature has {most} distinct thresholds; ranks hold {MAX_THRESHOLDS}"
     return None
 

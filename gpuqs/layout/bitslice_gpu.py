@@ -92,8 +92,8 @@ def build_rows(
     starts = np.append(np.arange(0, forest.n_trees, together), forest.n_trees).astype(np.int32)
     keys, key = predicate_keys(forest, ranks)
     first_nodes = forest.node_offsets[starts]
-    most_nodes = forest.n_nodes + 1  # no limit
-    ends, distinct, n_distinct, predicate = number_predicates(key, len(keys), first_nodes, max_predicates, most_nodes)
+    max_nodes = forest.n_nodes + 1  # no limit
+    ends, distinct, n_distinct, predicate = number_predicates(key, len(keys), first_nodes, max_predicates, max_nodes)
     block_offsets = starts[np.append(0, ends)]
     blocks = np.append(0, np.cumsum(n_distinct))
     block_of_node = np.searchsorted(forest.node_offsets[block_offsets[1:]], np.arange(forest.n_nodes), "right")

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.cpu_fallback.making import mark_rows, unite_sets
-from gpuqs.forest import ALL_ROUTING, CATEGORICAL, NEGATIVE_FRACTION_IS_ZERO, SET_RIGHT, WHOLE_CODES
+from gpuqs.forest import CATEGORICAL, NEGATIVE_FRACTION_IS_ZERO, SET_RIGHT, WHOLE_CODES
+from gpuqs.forest_checks import ALL_ROUTING
 
 #: The C++ `CategoryTable`. Rows: those of codes that some set holds, then "no code" and "missing".
 CATEGORY_TABLE = np.dtype(

@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from gpuqs.cpu_fallback.making import counts, distinct
 from gpuqs.forest import (
-    ALL_ROUTING,
     CATEGORICAL,
     NEGATIVE_FRACTION_IS_ZERO,
     SET_RIGHT,
@@ -29,6 +28,7 @@ from gpuqs.forest import (
     ZERO_MISSING,
     Forest,
 )
+from gpuqs.forest_checks import ALL_ROUTING
 from gpuqs.forks import lazy
 from gpuqs.kept import once_each
 from gpuqs.layout.category_tables import READING, CategoryTables, build_category_tables

@@ -21,9 +21,9 @@ from gpuqs.forks import lazy
 FIXED_POINT_LIMIT = 1 << 23
 #: Upper limit of leaves in a tree whose values are looked up in registers; leaves of such a table.
 TABLE_LEAVES = 64
-#: Leaves share vectors only if a tree's vectors take at least `LEAST_SHARED` bytes on average (too many for L1), if
-#: there are at least `SHARED_BY` times fewer distinct ones, and if these take at most `MOST_SHARED` bytes.
-LEAST_SHARED, SHARED_BY, MOST_SHARED = 16 << 10, 16, 256 << 10
+#: Leaves share vectors only if a tree's vectors take at least `MIN_SHARED` bytes on average (too many for L1), if
+#: there are at least `SHARED_BY` times fewer distinct ones, and if these take at most `MAX_SHARED` bytes.
+MIN_SHARED, SHARED_BY, MAX_SHARED = 16 << 10, 16, 256 << 10
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,9 @@ def leaf_values(
     dtype = np.dtype(forest.sum_dtype)
     given = np.ascontiguousarray(forest.weighted_leaves())
     first, row = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    large = forest.n_leaves > TABLE_LEAVES and given.nbytes >= LEAST_SHARED * forest.n_trees
+    large = forest.n_leaves > TABLE_LEAVES and given.nbytes >= MIN_SHARED * forest.n_trees
     if shared and large and given.shape[1] > 1:
-        first, row = making.distinct_rows(given, min(len(given) // SHARED_BY, MOST_SHARED // given.strides[0]))
+        first, row = making.distinct_rows(given, min(len(given) // SHARED_BY, MAX_SHARED // given.strides[0]))
 
     def in_order(items: np.ndarray) -> np.ndarray:
         ordered = cache_lines.zeros(items.shape, items.dtype)

@@ -21,7 +21,7 @@ from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.reversing import mirrored
 
 #: Upper limit of list bounds, one per tree block and column, which small blocks of a wide forest might exceed.
-MOST_BOUNDS = 1 << 22
+MAX_BOUNDS = 1 << 22
 
 MASK_DTYPES = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
@@ -148,10 +148,10 @@ def mask_bits_for(n_leaves: int) -> int | None:
 def tree_blocks(forest: Forest, tree_block: int) -> npt.NDArray[np.int32]:
     """First tree of each block of ``tree_block`` trees, and the number of trees.
 
-    Blocks of forests with many columns are larger where their lists' bounds would take more than `MOST_BOUNDS`.
+    Blocks of forests with many columns are larger where their lists' bounds would take more than `MAX_BOUNDS`.
     """
-    most_blocks = max(MOST_BOUNDS // (len(find_columns(forest)) + 1), 1)
-    tree_block = max(tree_block, -(-forest.n_trees // most_blocks))
+    max_blocks = max(MAX_BOUNDS // (len(find_columns(forest)) + 1), 1)
+    tree_block = max(tree_block, -(-forest.n_trees // max_blocks))
     return np.append(np.arange(0, forest.n_trees, tree_block), forest.n_trees).astype(np.int32)
 
 

@@ -33,7 +33,7 @@ MAX_THRESHOLDS = (1 << 16) - 1
 REGISTER_FLOATS = 16
 #: Upper limit of levels in a column that have tables of their own. Kernels search as many levels by tables as is best
 #: for their instruction set.
-MOST_LEVELS = 8
+MAX_LEVELS = 8
 #: Columns of up to this many levels have only tables, no rows.
 NO_ROWS = 6
 #: Up to `_COUNTED_EACH` nodes, distinct tests are counted exactly; with more, estimated with `_HASHES` hash values.
@@ -58,7 +58,7 @@ class RankTables:
     level_offsets : int64 [C]
         Where the column's search tables start in `levels`.
     levels : float32 [...]
-        Level l of a column: ``2**l`` thresholds, rounded down, padded to `REGISTER_FLOATS`; at most `MOST_LEVELS`
+        Level l of a column: ``2**l`` thresholds, rounded down, padded to `REGISTER_FLOATS`; at most `MAX_LEVELS`
         levels. Columns of more than `NO_ROWS` bits then have rows of eight for three levels each, down to the last:
         seven ascending thresholds, and infinity. The answers so far index rows as they index level tables.
     of_node : int32 [N]
@@ -88,7 +88,7 @@ class RankTables:
         return np.concatenate([[0], np.cumsum(planes)]).astype(np.int32)
 
 
-def most_thresholds(columns: Columns) -> int:
+def max_thresholds(columns: Columns) -> int:
     """Upper bound on a column's distinct thresholds; exact only for columns with more than `MAX_THRESHOLDS` nodes."""
     n_nodes = columns.n_nodes
     crowded = np.flatnonzero(n_nodes > MAX_THRESHOLDS)
@@ -142,7 +142,7 @@ def _sorted(
 
 def to_keep(forest: Forest) -> dict[str, np.ndarray]:
     """What a forest's file may keep (`gpuqs.layout.ready`); nothing if its documents cannot be ranked."""
-    if most_thresholds(find_columns(forest)) > MAX_THRESHOLDS:
+    if max_thresholds(find_columns(forest)) > MAX_THRESHOLDS:
         return {}
     ranks = build_ranks(forest)
     arrays: tuple[np.ndarray, ...] = (ranks.threshold, ranks.offsets, ranks.of_node)
@@ -186,7 +186,7 @@ def _order_of_tables(n_bits: int) -> npt.NDArray[np.int64]:
     """Index of each table entry's threshold; after a column's thresholds come infinities, and an unread 0."""
     threshold = np.arange(1 << n_bits)
     tables = []
-    for level in range(min(n_bits, MOST_LEVELS)):
+    for level in range(min(n_bits, MAX_LEVELS)):
         table = np.full(max(1 << level, REGISTER_FLOATS), 1 << n_bits)
         table[: 1 << level] = _asked(level, n_bits)
         tables.append(table)

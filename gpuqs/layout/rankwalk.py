@@ -57,7 +57,7 @@ JUMPING = 12
 #: Most registers of documents that go through a test together, which may also be one or two.
 REGISTERS_TOGETHER = 4
 #: Upper limit of bytes in such a register, and so of documents.
-MOST_LANES = 32
+MAX_LANES = 32
 #: Places of a word, which limit the nodes of a tree in it. If some tree is larger, words come in pairs.
 JUMP_PLACES = 64
 #: Upper limit of entries that tests in words can name.
@@ -213,7 +213,7 @@ class RankWalkLayout:
 def build_rankwalk(
     forest: Forest, ranks: RankTables, tree_block: int = TREE_BLOCK, with_jumps: bool = False
 ) -> RankWalkLayout:
-    """Lay out a forest of at most `MAX_LEAVES` leaves a tree whose `most_entries` are at most `MAX_ENTRIES`.
+    """Lay out a forest of at most `MAX_LEAVES` leaves a tree whose `max_entries` are at most `MAX_ENTRIES`.
 
     ``tree_block`` trees, a multiple of `WALKS`, make a block.
     """
@@ -262,6 +262,6 @@ def _jumps(placed: Any, depth: npt.NDArray[np.int64], block_offsets: npt.NDArray
     return RankJumps(words.view(JUMP_WORD)[:, 0], trees, blocks, root, doublings, words_together)
 
 
-def most_entries(columns: Columns) -> int:
+def max_entries(columns: Columns) -> int:
     """Upper bound on the entries that documents are coded as."""
     return 1 + 2 * int((-(-columns.n_nodes // ENTRY_THRESHOLDS)).sum())

@@ -19,9 +19,9 @@ MAX_SHORT_LEAVES = 1 << 22
 #: Upper limit of leaves in any tree, so that its items stay well within int32.
 MAX_LEAVES = 1 << 25
 #: Upper limit of items in a tree block: kernels count its bytes, sixteen per item, in 32 bits. A tree has fewer.
-MOST_TOGETHER = 1 << 26
+MAX_TOGETHER = 1 << 26
 #: Upper limit of values in a block of documents, which are also counted in 32 bits.
-MOST_VALUES = (1 << 31) - 1
+MAX_VALUES = (1 << 31) - 1
 #: The C++ `Item<float>` and `Item<double>`.
 ITEM32 = np.dtype([("threshold", "f4"), ("link", "u4")], align=True)
 ITEM64 = np.dtype([("threshold", "f8"), ("link", "u8")])
@@ -37,7 +37,7 @@ class WalkLayout:
     position : int32 [L]
         Position of each leaf in its tree, from left to right.
     block_offsets : int32 [B + 1]
-        First tree of each tree block, which has at most `MOST_TOGETHER` items.
+        First tree of each tree block, which has at most `MAX_TOGETHER` items.
     tree_offsets : int64 [T + 1]
         First item (or node) of each tree.
     column_bits : int
@@ -133,16 +133,16 @@ def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool, with_tops:
     )
 
 
-def most_rows(layout: WalkLayout) -> int:
+def max_rows(layout: WalkLayout) -> int:
     """Upper limit of documents in a block."""
-    return max(MOST_VALUES // max(len(layout.columns), 1), 1)
+    return max(MAX_VALUES // max(len(layout.columns), 1), 1)
 
 
 def _blocks(tree_offsets: npt.NDArray[np.int64], tree_block: int) -> npt.NDArray[np.int32]:
-    """First tree of each block of ``tree_block`` trees, or as many as have `MOST_TOGETHER` items, but at least one."""
+    """First tree of each block of ``tree_block`` trees, or as many as have `MAX_TOGETHER` items, but at least one."""
     offsets, n_trees = [0], len(tree_offsets) - 1
     while (first := offsets[-1]) < n_trees:
-        fit = int(np.searchsorted(tree_offsets, tree_offsets[first] + MOST_TOGETHER, "right")) - 1
+        fit = int(np.searchsorted(tree_offsets, tree_offsets[first] + MAX_TOGETHER, "right")) - 1
         offsets.append(min(first + tree_block, max(fit, first + 1), n_trees))
     return np.array(offsets, np.int32)
 

@@ -66,7 +66,7 @@ _FEATURES = 136
 #: Distinct thresholds of each of its features.
 _THRESHOLDS = 100
 #: Upper limit of the bytes that are read of a file with factors.
-_MOST_BYTES = 4096
+_MAX_BYTES = 4096
 #: Increased when the meaning of factors changes.
 _FORMAT = 7
 
@@ -136,7 +136,7 @@ def _read(path: Path | None) -> dict[str, float] | None:
         if path is None or not stat.S_ISREG(path.stat().st_mode):
             return None
         with open(path, "rb") as file:
-            kept = json.loads(file.read(_MOST_BYTES))
+            kept = json.loads(file.read(_MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     sound = isinstance(kept, dict) and all(

@@ -44,9 +44,9 @@ _ETA_OF_TREES = 1.0
 #: long as the best.
 _WORTH_VARIANTS = 2.5
 #: Upper limit of the parameter settings that are tried for one engine, the cheapest by prediction.
-_MOST_VARIANTS = 6
+_MAX_VARIANTS = 6
 #: Upper limit of candidates of all engines, likewise.
-_MOST_CANDIDATES = 48
+_MAX_CANDIDATES = 48
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def loop_of(engine: str, forest: Forest) -> Loop:
 def candidates(
     forest: Forest,
     n_documents: int,
-    most_threads: int,
+    max_threads: int,
     memory: Hierarchy,
     predict: Callable[[str, int], float | None],
     default: Candidate,
@@ -104,7 +104,7 @@ def candidates(
     ----------
     forest : Forest
     n_documents : int
-    most_threads : int
+    max_threads : int
     memory : Hierarchy
     predict : callable
         Microseconds that an engine with its defaults takes for a number of documents; None if unknown.
@@ -116,7 +116,7 @@ def candidates(
     costs = {name: us for name in engines if (us := predict(name, n_documents)) is not None}
     best = min(costs.values(), default=0.0)
     found = {default.way: default}
-    threads = sorted({1, most_threads, max(most_threads // 2, 1), default.n_threads})
+    threads = sorted({1, max_threads, max(max_threads // 2, 1), default.n_threads})
     for name, alone in costs.items():
         variants: dict[Changed, float] = {(): 1.0}
         if alone <= _WORTH_VARIANTS * best or name == default.engine:
@@ -132,7 +132,7 @@ def candidates(
                 found[candidate.way] = candidate
     by_cost = sorted(found.values(), key=lambda c: float("inf") if c.predicted is None else c.predicted)
     as_they_are, others = ([c for c in by_cost if (c.params == ()) is plain] for plain in (True, False))
-    kept = {id(c) for c in (*as_they_are, *others[: max(_MOST_CANDIDATES - len(as_they_are), 0)])}
+    kept = {id(c) for c in (*as_they_are, *others[: max(_MAX_CANDIDATES - len(as_they_are), 0)])}
     return [c for c in by_cost if id(c) in kept]
 
 
@@ -197,7 +197,7 @@ def _of_blocks(
         if params and params not in seen:
             seen.add(params)
             yield params, ratio / unit
-        if len(seen) >= _MOST_VARIANTS:
+        if len(seen) >= _MAX_VARIANTS:
             return
 
 

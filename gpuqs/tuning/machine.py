@@ -18,11 +18,11 @@ _CPUINFO = Path("/proc/cpuinfo")
 #: Bytes of the L1, L2 and L3 caches if the system does not report them: those of common processors.
 COMMON = (32 << 10, 512 << 10, 8 << 20)
 #: Upper limit of the memory that a pointer chase goes through, in bytes.
-_MOST_CHASED = 64 << 20
+_MAX_CHASED = 64 << 20
 #: Steps of a chase, which take some milliseconds.
 _STEPS = 20_000
 #: Upper limit of a latency ratio; larger readings come from a machine that slept.
-_MOST_RATIO = 1000.0
+_MAX_RATIO = 1000.0
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ def read_sizes(folder: Path) -> tuple[int, int, int]:
 
 def measured_ratios(sizes: tuple[int, int, int], chase: Callable[[int, int], float]) -> tuple[float, float, float]:
     """c2, c3 and c4: by pointer chases through half of each cache, and through more than the last one holds."""
-    places = [min(size // 2, _MOST_CHASED) for size in sizes] + [min(2 * sizes[2], _MOST_CHASED)]
+    places = [min(size // 2, _MAX_CHASED) for size in sizes] + [min(2 * sizes[2], _MAX_CHASED)]
     readings = [chase(place, _STEPS) for place in places]
     first, ratios, least = max(readings[0], 1e-3), [], 1.0
     for reading in readings[1:]:
-        least = min(max(least, reading / first), _MOST_RATIO)  # no level is faster than the one before it
+        least = min(max(least, reading / first), _MAX_RATIO)  # no level is faster than the one before it
         ratios.append(least)
     return ratios[0], ratios[1], ratios[2]

@@ -12,15 +12,15 @@ from gpuqs.errors import ModelFormatError
 from gpuqs.tuning.machine import Target
 
 #: Upper limit of sizes in a plan. A file that exceeds this limit or one of the next does not hold a plan of ours.
-MOST_SIZES = 64
+MAX_SIZES = 64
 #: Upper limit of candidates of a size.
-MOST_CANDIDATES = 64
+MAX_CANDIDATES = 64
 #: Upper limit of parameters of a candidate.
-MOST_PARAMS = 16
+MAX_PARAMS = 16
 #: Upper limit of characters in a string.
-MOST_TEXT = 200
+MAX_TEXT = 200
 #: Upper limit of any number.
-MOST_NUMBER = 1 << 40
+MAX_NUMBER = 1 << 40
 #: A tuned size is used for calls with at most this many times as many documents, or as few.
 NEAR = 1.5
 #: A size of at least this many documents, by the kind of device, is used for any larger call, too: each block takes as
@@ -76,10 +76,10 @@ class Candidate:
 
     def __post_init__(self) -> None:
         _check_text(self.engine, "engine")
-        _check_tuple(self.params, "params", MOST_PARAMS)
+        _check_tuple(self.params, "params", MAX_PARAMS)
         for name, value in self.params:
             _check_text(name, "params")
-            _check_whole(value, "params", -MOST_NUMBER)
+            _check_whole(value, "params", -MAX_NUMBER)
         _check_whole(self.n_threads, "n_threads", 1)
         _check_microseconds(self.predicted, "predicted")
         _check_microseconds(self.measured, "measured")
@@ -117,7 +117,7 @@ class Tuned:
 
     def __post_init__(self) -> None:
         _check_whole(self.n_documents, "n_documents", 1)
-        _check_tuple(self.candidates, "candidates", MOST_CANDIDATES)
+        _check_tuple(self.candidates, "candidates", MAX_CANDIDATES)
         _check_whole(self.chosen, "chosen", 0, len(self.candidates) - 1)
         _check_whole(self.default, "default", 0, len(self.candidates) - 1)
 
@@ -155,7 +155,7 @@ class Plan:
             _check_text(getattr(self, name), name)
         if not isinstance(self.compiled, bool):
             raise NoPlanError("compiled", "is not true or false")
-        _check_tuple(self.sizes, "sizes", MOST_SIZES)
+        _check_tuple(self.sizes, "sizes", MAX_SIZES)
         counts = [tuned.n_documents for tuned in self.sizes]
         if not counts or counts != sorted(set(counts)):
             raise NoPlanError("sizes", "are not in ascending order")
@@ -339,16 +339,16 @@ def _check_tuple(value: Any, field: str, most: int) -> None:
 
 
 def _check_text(value: Any, field: str) -> None:
-    if not isinstance(value, str) or len(value) > MOST_TEXT or not value.isprintable():
+    if not isinstance(value, str) or len(value) > MAX_TEXT or not value.isprintable():
         raise NoPlanError(field, "is not a short string")
 
 
-def _check_whole(value: Any, field: str, low: int, high: int = MOST_NUMBER) -> None:
+def _check_whole(value: Any, field: str, low: int, high: int = MAX_NUMBER) -> None:
     if type(value) is not int or not low <= value <= high:
         raise NoPlanError(field, f"is not an integer in [{low}, {high}]")
 
 
 def _check_microseconds(value: Any, field: str) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if value is not None and not (number and 0 <= value <= MOST_NUMBER):  # NaN fails this
+    if value is not None and not (number and 0 <= value <= MAX_NUMBER):  # NaN fails this
         raise NoPlanError(field, "is not a number of microseconds")

@@ -35,7 +35,7 @@ _SCREENING = 0.6
 #: Share of it after which no further round of the finalists begins.
 _TURNS = 0.85
 #: Upper limit of rounds, and of turns of a duel: more would show nothing new.
-_MOST_ROUNDS = 40
+_MAX_ROUNDS = 40
 #: Least seconds of one reading: long compared with the clock's resolution and with an interrupt.
 _READING = 2e-4
 #: Readings of a candidate at first, of which the shortest counts, ...
@@ -43,9 +43,9 @@ _FIRST_READINGS = 3
 #: ... or fewer, if more than this many seconds have passed.
 _FIRST_SECONDS = 5e-3
 #: Upper limit of programs that are held at a time.
-_MOST_PROGRAMS = 8
+_MAX_PROGRAMS = 8
 #: Upper limit of the batches that calls cycle through, so that branch predictors do not learn one by heart.
-_MOST_BATCHES = 64
+_MAX_BATCHES = 64
 
 #: An engine and its parameters: what programs are made for.
 Key: TypeAlias = tuple[str, Changed]
@@ -76,7 +76,7 @@ class Asked:
     forest : Forest
     rows : array [R, n_features]
         The user's rows, on the device or on the host: batches are cut from them.
-    most_threads : int
+    max_threads : int
     predict : callable
         Microseconds that an engine with its defaults is predicted to take for a number of documents, or None.
     default : callable
@@ -93,7 +93,7 @@ class Asked:
 
     forest: Forest
     rows: Any
-    most_threads: int
+    max_threads: int
     predict: Callable[[str, int], float | None]
     default: Callable[[int], Candidate]
     prepare: Callable[[str, Changed], Program]
@@ -120,7 +120,7 @@ class Search:
             predicted = replace(default, predicted=asked.predict(default.engine, n_documents))
             return Tuned(n_documents, 0, 0, (predicted,))
         listed = candidates(
-            asked.forest, n_documents, asked.most_threads, hierarchy(), asked.predict, default, asked.engines
+            asked.forest, n_documents, asked.max_threads, hierarchy(), asked.predict, default, asked.engines
         )
         default = next(c for c in listed if c.way == default.way)
         times = {default.way: [self._first(default, batches)]}
@@ -166,7 +166,7 @@ class Search:
             program = self._asked.prepare(*key)
             self._longest = max(self._longest, self._clock.used - began)
         self.programs[key] = program  # most recently used last
-        for oldest in list(self.programs)[:-_MOST_PROGRAMS]:
+        for oldest in list(self.programs)[:-_MAX_PROGRAMS]:
             del self.programs[oldest]
         return program
 
@@ -178,7 +178,7 @@ class Search:
             score()
             calls += 1
             taken = now() - began
-            if taken >= _READING or calls >= _MOST_BATCHES:
+            if taken >= _READING or calls >= _MAX_BATCHES:
                 return taken / calls
 
     def _turns(
@@ -197,7 +197,7 @@ class Search:
             final.append(default)
         if len(final) > 1:
             programs = {_key(c): self._program(c) for c in final}
-            for turn in range(_MOST_ROUNDS):
+            for turn in range(_MAX_ROUNDS):
                 if self._clock.used > until:
                     break
                 self._report()
@@ -215,7 +215,7 @@ class Search:
     ) -> Candidate:
         """The best or the default, measured in turns; the default is kept unless the other is clearly faster."""
         programs, ratios = {_key(c): self._program(c) for c in (best, default)}, []
-        for turn in range(_MOST_ROUNDS):
+        for turn in range(_MAX_ROUNDS):
             if turn and self._clock.used > until:
                 break
             self._report()
@@ -238,8 +238,8 @@ class _Batches:
     def __init__(self, rows: Any, n_documents: int, n_outputs: int, device: Device) -> None:
         self._device, self._where = device, device if device.holds(rows) else HOST
         last = len(rows) - n_documents
-        step = max(last // (_MOST_BATCHES - 1), 1)
-        self._batches = [rows[at : at + n_documents] for at in range(0, last + 1, step)][:_MOST_BATCHES]
+        step = max(last // (_MAX_BATCHES - 1), 1)
+        self._batches = [rows[at : at + n_documents] for at in range(0, last + 1, step)][:_MAX_BATCHES]
         self._shape = n_documents, n_outputs
         self._sums: Any = None
         self._want: bytes | None = None

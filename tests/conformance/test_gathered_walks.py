@@ -141,8 +141,8 @@ def test_no_trees() -> None:
 @pytest.mark.parametrize("most", [1, 50, 200])
 def test_blocks_that_would_be_too_large(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tree blocks are limited by their number of items, document blocks by their number of values."""
-    monkeypatch.setattr(walk, "MOST_TOGETHER", most)
-    monkeypatch.setattr(walk, "MOST_VALUES", most)
+    monkeypatch.setattr(walk, "MAX_TOGETHER", most)
+    monkeypatch.setattr(walk, "MAX_VALUES", most)
     rng = np.random.default_rng(most)
     forest = random_forest(rng, n_trees=40, max_leaves=60)
     for n in (3, 100):

@@ -23,7 +23,7 @@ from gpuqs.engines.gpu.qs_gpu import QsGpu
 from gpuqs.engines.gpu.qs_placed import QsSettings
 from gpuqs.engines.gpu.walk_placed import WalkSettings
 from gpuqs.errors import DeviceError
-from gpuqs.forest import LINKS
+from gpuqs.forest_checks import LINKS
 from gpuqs.model import Model
 
 try:

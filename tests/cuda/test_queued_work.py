@@ -137,7 +137,7 @@ def test_calls_on_several_streams(device: EmulatedDevice, output: str, engine: s
 
 def test_a_program_that_gives_way_is_not_in_use(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuqs.programs.PARTS_KEPT", 3)
-    monkeypatch.setattr("gpuqs.programs.MOST_PARTS", 3)
+    monkeypatch.setattr("gpuqs.programs.MAX_PARTS", 3)
     forest, documents = make(n_trees=8)
     model = Model(forest).to(device)
     want = expected(forest, documents).leaves
@@ -181,7 +181,7 @@ def test_a_part_that_gives_way_before_it_is_launched(
     device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another thread's call evicts the part that this call has been given but has not launched yet."""
-    for name in ("PARTS_KEPT", "MOST_PARTS", "PARTS_NUMBERS"):
+    for name in ("PARTS_KEPT", "MAX_PARTS", "PARTS_NUMBERS"):
         monkeypatch.setattr(f"gpuqs.programs.{name}", 1)
     forest, documents = make()
     model, X = Model(forest).to(device), device.from_host(documents)

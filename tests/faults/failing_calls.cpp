@@ -43,8 +43,8 @@ bool fails(Kind kind) {
 }
 
 // Address ranges of the code of gpuqs's modules.
-constexpr int kMostModules = 8;
-uintptr_t code_start[kMostModules], code_end[kMostModules];
+constexpr int kMaxModules = 8;
+uintptr_t code_start[kMaxModules], code_end[kMaxModules];
 std::atomic<int> n_modules{0};
 
 bool is_own(const void* caller) {
@@ -128,7 +128,7 @@ int faults_aim(const char* part) {
     n_modules = 0;
     const auto look = [](dl_phdr_info* module, size_t, void* part) {
         if (!strstr(module->dlpi_name, static_cast<const char*>(part))) return 0;
-        for (int i = 0; i < module->dlpi_phnum && n_modules < kMostModules; i++)
+        for (int i = 0; i < module->dlpi_phnum && n_modules < kMaxModules; i++)
             if (const auto& piece = module->dlpi_phdr[i]; piece.p_type == PT_LOAD && piece.p_flags & PF_X) {
                 code_start[n_modules] = module->dlpi_addr + piece.p_vaddr;
                 code_end[n_modules] = code_start[n_modules] + piece.p_memsz;

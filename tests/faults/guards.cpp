@@ -27,8 +27,8 @@ const size_t kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
 constexpr unsigned char kAnything = 0xa5;  // initial content of memory, and of the bytes around it
 
 // Address ranges of the code of the watched modules.
-constexpr int kMostPieces = 8;
-uintptr_t code_start[kMostPieces], code_end[kMostPieces];
+constexpr int kMaxPieces = 8;
+uintptr_t code_start[kMaxPieces], code_end[kMaxPieces];
 std::atomic<int> n_pieces{0};
 std::atomic<bool> on{false}, at_start{false};
 std::atomic<long> n_guarded{0};
@@ -110,7 +110,7 @@ int guards_watch(const char** paths, int n_paths) {
         for (int path = 0; path < wanted.n; path++)
             for (int i = 0; !strcmp(module->dlpi_name, wanted.path[path]) && i < module->dlpi_phnum; i++)
                 if (const auto& piece = module->dlpi_phdr[i]; piece.p_type == PT_LOAD && piece.p_flags & PF_X) {
-                    if (n_pieces == kMostPieces) end("too many pieces of code\n");
+                    if (n_pieces == kMaxPieces) end("too many pieces of code\n");
                     code_start[n_pieces] = module->dlpi_addr + piece.p_vaddr;
                     code_end[n_pieces] = code_start[n_pieces] + piece.p_memsz;
                     n_pieces++;

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from fuzz.checks import MOST_NODES, documents
+from fuzz.checks import MAX_NODES, documents
 from fuzz.seeds import format_of
 
 import gpuqs
@@ -92,7 +92,7 @@ def outcome(name: str, data: bytes, rng: random.Random) -> str:
     forest = model.forest
     if name == "CatBoost JSON" and _read_otherwise(data):
         return "not compared"
-    if forest.n_nodes > MOST_NODES or forest.n_features > 1_000:
+    if forest.n_nodes > MAX_NODES or forest.n_features > 1_000:
         return "not compared"
     X = _that_it_takes(name, data, documents(forest, rng), forest, rng)
     theirs = scored_apart(LIBRARIES[name], data, X)

@@ -38,9 +38,9 @@ import gpuqs
 
 REPOSITORY = Path(__file__).parents[2]
 READERS = (f"{os.sep}gpuqs{os.sep}formats{os.sep}", f"{os.sep}gpuqs{os.sep}readers{os.sep}")
-MOST_SECONDS = 1.0
+MAX_SECONDS = 1.0
 HANG_SECONDS = 20.0
-MOST_BYTES = 256 << 20
+MAX_ADDRESS_SPACE = 256 << 20
 #: One input in `TRACED` is traced for the lines that it reaches.
 TRACED = 4
 #: Indices in the array that a child shares with its parent.
@@ -66,8 +66,8 @@ class Lines:
 
 def check(form: Format, path: Path, rng: random.Random) -> bool:
     if form.documents:
-        return check_documents(path, most_seconds=MOST_SECONDS)
-    return check_model(path, rng, every_engine=False, most_seconds=MOST_SECONDS)
+        return check_documents(path, max_seconds=MAX_SECONDS)
+    return check_model(path, rng, every_engine=False, max_seconds=MAX_SECONDS)
 
 
 def run(form: Format, folder: Path, findings: Path, seed: int, until: float, told: Any) -> None:
@@ -81,7 +81,7 @@ def run(form: Format, folder: Path, findings: Path, seed: int, until: float, tol
         assert check(form, path, rng), "a seed is refused"
     with open("/proc/self/statm") as statm:
         used = int(statm.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (used + MAX_ADDRESS_SPACE, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while time.time() < until:
         data = form.mutate(rng, rng.choice(pool[-200:] if rng.random() < 0.5 else pool), form.seeds)[:MAX_BYTES]

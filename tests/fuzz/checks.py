@@ -20,9 +20,9 @@ from gpuqs.forest import CATEGORICAL, Forest
 from gpuqs.readers import open_documents
 
 #: Largest number of nodes for which a forest is scored, not only loaded: `reference` visits nodes one by one.
-MOST_NODES = 5_000
+MAX_NODES = 5_000
 #: Approximate limit of the number of values scored; a file may claim billions of columns.
-MOST_VALUES = 1 << 20
+MAX_VALUES = 1 << 20
 #: Documents that are scored.
 N_DOCUMENTS = 48
 
@@ -33,7 +33,7 @@ class Finding(Exception):
     """An answer that is neither a sound model nor a clear refusal."""
 
 
-def read_or_refused(path: Path, read: Callable[[], Answer], most_seconds: float) -> Answer | None:
+def read_or_refused(path: Path, read: Callable[[], Answer], max_seconds: float) -> Answer | None:
     """The result of ``read`` for the file at ``path``; None if it is refused properly.
 
     Raises
@@ -49,31 +49,31 @@ def read_or_refused(path: Path, read: Callable[[], Answer], most_seconds: float)
             if str(path) not in str(error):
                 raise Finding(f"unnamed {type(error).__name__}") from error
             answer = None
-    if time.process_time() - began > most_seconds:
+    if time.process_time() - began > max_seconds:
         raise Finding("slow")
     if warned:
         raise Finding(f"warning {warned[0].category.__name__} {warned[0].filename}:{warned[0].lineno}")
     return answer
 
 
-def check_model(path: Path, rng: random.Random, *, every_engine: bool, most_seconds: float = np.inf) -> bool:
+def check_model(path: Path, rng: random.Random, *, every_engine: bool, max_seconds: float = np.inf) -> bool:
     """Load a model and score it; False if it is refused properly.
 
     Parameters
     ----------
     every_engine : bool
         Whether to try every engine, not only "auto" and one other.
-    most_seconds : float
+    max_seconds : float
         Time limit of the reader.
 
     Raises
     ------
     Finding
     """
-    model = read_or_refused(path, lambda: explained(path), most_seconds)
+    model = read_or_refused(path, lambda: explained(path), max_seconds)
     if model is None:
         return False
-    if model.forest.n_nodes <= MOST_NODES and model.n_features <= MOST_VALUES:
+    if model.forest.n_nodes <= MAX_NODES and model.n_features <= MAX_VALUES:
         saved = path.with_suffix(".saved")
         model.save(saved)
         again = gpuqs.load(saved)
@@ -134,7 +134,7 @@ def documents(forest: Forest, rng: random.Random) -> np.ndarray:
     random_rows = np.random.default_rng(rng.randrange(1 << 32))
     if forest.ctrs is not None:
         return given_documents(forest, random_rows)
-    n = max(1, min(N_DOCUMENTS, MOST_VALUES // max(forest.n_outputs, forest.n_features)))
+    n = max(1, min(N_DOCUMENTS, MAX_VALUES // max(forest.n_outputs, forest.n_features)))
     X = np.zeros((n, forest.n_features))
     special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-35, -1e-36, -0.5, 31.0, 32.0, 1e10, -1.0, 2.5]
     for column in np.unique(forest.feature):
@@ -187,14 +187,14 @@ _TWELVE = Forest(
 )
 
 
-def check_documents(path: Path, *, most_seconds: float = np.inf) -> bool:
+def check_documents(path: Path, *, max_seconds: float = np.inf) -> bool:
     """Read documents; False if they are refused properly.
 
     Raises
     ------
     Finding
     """
-    values = read_or_refused(path, lambda: read_all(path), most_seconds)
+    values = read_or_refused(path, lambda: read_all(path), max_seconds)
     if values is None:
         return False
     if not same(values, expected(path.read_bytes())):

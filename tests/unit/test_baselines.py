@@ -103,7 +103,7 @@ def test_what_a_system_cannot_hold_it_refuses(monkeypatch: pytest.MonkeyPatch) -
     assert "not oblivious" in refused(complete, "OBLIVIOUS")
     assert "not oblivious" in refused(random_forest(rng, shape="chain", n_trees=2, max_leaves=8), "OBLIVIOUS")
     assert "deeper than" in refused(random_forest(rng, shape="chain", n_trees=1, max_leaves=300), "CONDOP")
-    monkeypatch.setattr(registry, "MOST_GENERATED_NODES", 5)
+    monkeypatch.setattr(registry, "MAX_GENERATED_NODES", 5)
     assert "14 nodes; generated code is compiled up to 5" in refused(complete, "IF-THEN-ELSE")
     assert SYSTEMS["STRUCT+"].refuses(complete) is None
 

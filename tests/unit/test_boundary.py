@@ -74,7 +74,7 @@ def test_numbers_are_the_same_in_both_languages() -> None:
         "kWalking": rankwalk.WALKING,
         "kWalkingNarrow": rankwalk.WALKING_NARROW,
         "kJumping": rankwalk.JUMPING,
-        "kMostRankLanes": rankwalk.MOST_LANES,
+        "kMaxRankLanes": rankwalk.MAX_LANES,
         "kRegistersTogether": rankwalk.REGISTERS_TOGETHER,
         "kJumpPlaces": rankwalk.JUMP_PLACES,
         "kJumpEntries": rankwalk.JUMP_ENTRIES,

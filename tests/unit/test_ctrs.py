@@ -139,8 +139,8 @@ VALUES = np.zeros((3, 1), np.float32)
 @pytest.mark.parametrize(("most", "in_all"), [(0, 1 << 20), (400, 1 << 20), (1 << 20, 600)])
 def test_groups_take_bounded_memory(monkeypatch: pytest.MonkeyPatch, most: int, in_all: int) -> None:
     """Projections that do not fit a group are looked up separately."""
-    monkeypatch.setattr(ctr_groups, "MOST_BYTES", most)
-    monkeypatch.setattr(ctr_groups, "MOST_IN_ALL", in_all)
+    monkeypatch.setattr(ctr_groups, "MAX_BYTES", most)
+    monkeypatch.setattr(ctr_groups, "MAX_IN_ALL", in_all)
     sizes = []
     for seed in range(30):
         ctrs, rows = made(np.random.default_rng(seed), 6, 20, 3)
@@ -157,7 +157,7 @@ def test_many_tests() -> None:
     rows = np.column_stack([rng.choice([5.0, 4e9, 2.0**31], 400), rng.normal(size=(400, 3))])
     none = np.zeros((1, 1), np.float32)
     projections = []
-    for n_tests in (ctr_groups.MOST_TESTS, ctr_groups.MOST_TESTS + 1):
+    for n_tests in (ctr_groups.MAX_TESTS, ctr_groups.MAX_TESTS + 1):
         above = tuple((1 + test % 3, float(np.float32(0.2 * test - 0.4)), test % 2 == 0) for test in range(n_tests))
         shape = Projection((0,), above, (), np.zeros(0, np.uint64), none)
         keys = np.array(sorted({key_of(shape, row) for row in rows[:200]}), np.uint64)

@@ -11,7 +11,8 @@ import pytest
 from forests import random_forest
 
 from gpuqs.errors import ModelFormatError
-from gpuqs.forest import CATEGORICAL, MAX_DEPTH, Forest
+from gpuqs.forest import CATEGORICAL, Forest
+from gpuqs.forest_checks import MAX_DEPTH
 from gpuqs.schema import Schema
 
 

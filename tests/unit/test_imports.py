@@ -21,7 +21,7 @@ LEVELS = [
     {"cpu_fallback", "errors", "cache_lines", "kept", "version"},
     {"forks", "streams", "text_hashes", "ctr_groups"},
     {"files", "ctrs"},
-    {"schema", "forest_arrays"},
+    {"schema", "forest_arrays", "forest_checks"},
     {"forest"},
     {"links"},
     {"layout", "formats", "ranking", "arrays", "threads"},

@@ -13,27 +13,27 @@ from hypothesis import strategies as st
 from gpuqs.forest import NAN_LEFT
 from gpuqs.layout.columns import find_columns, round_down
 from gpuqs.layout.ranks import (
+    MAX_LEVELS,
     MAX_THRESHOLDS,
-    MOST_LEVELS,
     NO_ROWS,
     REGISTER_FLOATS,
     RankTables,
     build_ranks,
     count_tests,
     level_tables,
-    most_thresholds,
+    max_thresholds,
     search_tables,
 )
 
 
-def searched_ranks(tables: RankTables, column: int, x: np.ndarray, most_levels: int = MOST_LEVELS) -> np.ndarray:
-    """Ranks of float32 values by the documented search, with at most ``most_levels`` binary levels."""
+def searched_ranks(tables: RankTables, column: int, x: np.ndarray, max_levels: int = MAX_LEVELS) -> np.ndarray:
+    """Ranks of float32 values by the documented search, with at most ``max_levels`` binary levels."""
     n_bits = int(tables.n_bits[column])
-    of_rows = -(-max(n_bits - most_levels, 0) // 3) * 3
+    of_rows = -(-max(n_bits - max_levels, 0) // 3) * 3
     at = int(tables.level_offsets[column])
     answers = np.zeros(len(x), np.int64)
     rank = np.zeros(len(x), np.int64)
-    for level in range(min(n_bits, MOST_LEVELS)):
+    for level in range(min(n_bits, MAX_LEVELS)):
         if level < n_bits - of_rows:
             answer = ~(x <= tables.levels[at : at + (1 << level)][answers])
             answers |= answer.astype(np.int64) << level
@@ -116,7 +116,7 @@ def test_every_number_of_thresholds(n: int) -> None:
     n_bits = n.bit_length()
     levels, starts = search_tables(threshold, np.array([0, n]), np.array([n_bits], np.uint8))
     assert levels.dtype == np.float32 and starts.tolist() == [0]
-    n_floats = sum(max(1 << level, REGISTER_FLOATS) for level in range(min(n_bits, MOST_LEVELS)))
+    n_floats = sum(max(1 << level, REGISTER_FLOATS) for level in range(min(n_bits, MAX_LEVELS)))
     if n_bits > NO_ROWS:
         n_floats += sum(8 << level for level in range(n_bits - 3, 2, -3))
     assert len(levels) == n_floats
@@ -124,8 +124,8 @@ def test_every_number_of_thresholds(n: int) -> None:
     assert tables.n_bits.tolist() == [n_bits]
     np.testing.assert_array_equal(tables.levels, levels)
     x = np.arange(-1, n + 1, dtype=np.float32)
-    for most_levels in (NO_ROWS, MOST_LEVELS):
-        ranks = searched_ranks(tables, 0, x, most_levels), searched_ranks(tables, 0, x + np.float32(0.5), most_levels)
+    for max_levels in (NO_ROWS, MAX_LEVELS):
+        ranks = searched_ranks(tables, 0, x, max_levels), searched_ranks(tables, 0, x + np.float32(0.5), max_levels)
         np.testing.assert_array_equal(ranks[0], np.clip(np.arange(n + 2) - 1, 0, n))
         np.testing.assert_array_equal(ranks[1], np.clip(np.arange(n + 2), 0, n))
 
@@ -166,7 +166,7 @@ def test_no_columns_have_no_level_tables() -> None:
 
 def test_one_threshold_too_many() -> None:
     forest = forest_of_stumps(np.arange(MAX_THRESHOLDS + 1.0), np.random.default_rng(0))
-    assert most_thresholds(find_columns(forest)) == MAX_THRESHOLDS + 1
+    assert max_thresholds(find_columns(forest)) == MAX_THRESHOLDS + 1
     with pytest.raises(ValueError, match=f"more than {MAX_THRESHOLDS} thresholds"):
         build_ranks(forest)
 
@@ -191,13 +191,13 @@ def test_columns_share_thresholds_of_equal_value_only() -> None:
         np.testing.assert_array_equal(own[tables.of_node[nodes]], forest.threshold[nodes])
         planes = tables.plane_offsets[column + 1] - tables.plane_offsets[column]
         assert planes == tables.n_bits[column] + tables.marks_missing[column]
-    assert np.diff(tables.offsets).max() <= most_thresholds(find_columns(forest)) <= MAX_THRESHOLDS
+    assert np.diff(tables.offsets).max() <= max_thresholds(find_columns(forest)) <= MAX_THRESHOLDS
 
 
 def test_no_nodes() -> None:
     forest = random_forest(np.random.default_rng(0), max_leaves=1)
     tables = build_ranks(forest)
-    assert len(tables.columns) == len(tables.threshold) == most_thresholds(find_columns(forest)) == 0
+    assert len(tables.columns) == len(tables.threshold) == max_thresholds(find_columns(forest)) == 0
     assert tables.plane_offsets.tolist() == [0]
 
 

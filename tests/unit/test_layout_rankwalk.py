@@ -22,8 +22,8 @@ from gpuqs.layout.rankwalk import (
     JUMPING,
     LEAF_ON_LEFT,
     MAX_ENTRIES,
+    MAX_LANES,
     MAX_LEAVES,
-    MOST_LANES,
     POSITION_SHIFT,
     REGISTERS_TOGETHER,
     SIGNED,
@@ -33,7 +33,7 @@ from gpuqs.layout.rankwalk import (
     WALKS,
     RankWalkLayout,
     build_rankwalk,
-    most_entries,
+    max_entries,
     threshold_blocks,
 )
 
@@ -98,7 +98,7 @@ def check(forest: Forest, documents: np.ndarray) -> None:
     in_words = build_rankwalk(forest, build_ranks(forest), with_jumps=True)
     assert (in_words.jumps is None) == (len(layout.entries) > JUMP_ENTRIES + 1)
     assert in_words.jumps is None or in_words.jumps.words_together == 1 + (forest.n_leaves > JUMP_PLACES + 1)
-    assert len(layout.entries) <= most_entries(layout.ranks.columns)
+    assert len(layout.entries) <= max_entries(layout.ranks.columns)
     for document in documents:
         code = codes(layout, document)
         for walk, in_block in enumerate(layout.tree.tolist()):
@@ -220,7 +220,7 @@ def test_any_number_of_documents_walks_or_is_asked_to_the_same_leaves(
     ]
     entries = build_rankwalk(shapes[-2], build_ranks(shapes[-2])).entries
     assert 192 < len(entries) <= JUMP_ENTRIES, "bytes of four registers"
-    lanes = min(cpu_fallback.instruction_set().widest_word // 8, MOST_LANES)
+    lanes = min(cpu_fallback.instruction_set().widest_word // 8, MAX_LANES)
     together = lanes * REGISTERS_TOGETHER
     least = [1, 2, WALKING, WALKING + 1, WALKING_NARROW, WALKING_NARROW + 1, JUMPING, JUMPING + 1]
     sizes = [*least, lanes, lanes + 1, 2 * lanes, 2 * lanes + 1, together, together + 3, 2 * together + 1]

@@ -128,7 +128,7 @@ def test_larger_trees_have_wide_links_alone() -> None:
 def test_blocks_end_where_items_would_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     forest = random_forest(np.random.default_rng(5), n_trees=9, max_leaves=4, shape="complete")  # three nodes each
     for most, offsets in ((1, range(10)), (6, [0, 2, 4, 6, 8, 9]), (11, [0, 3, 6, 9]), (99, [0, 4, 8, 9])):
-        monkeypatch.setattr(walk, "MOST_TOGETHER", most)
+        monkeypatch.setattr(walk, "MAX_TOGETHER", most)
         assert build_walk(forest, 4, nodes_alone=True).block_offsets.tolist() == [*offsets]
 
 

@@ -22,7 +22,7 @@ import plain_making  # noqa: E402
 
 import gpuqs  # noqa: E402
 from gpuqs.cpu_fallback import making  # noqa: E402
-from gpuqs.cpu_fallback.scorer import most_threads  # noqa: E402
+from gpuqs.cpu_fallback.scorer import max_threads  # noqa: E402
 from gpuqs.forest import Forest  # noqa: E402
 from gpuqs.layout.bitslice import build_bitslice, gray_values  # noqa: E402
 from gpuqs.layout.columns import find_columns  # noqa: E402
@@ -129,7 +129,7 @@ def test_threads_make_what_one_makes(many: Forest, monkeypatch: pytest.MonkeyPat
 
 
 def test_threads_are_for_large_forests_and_few_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    for n_threads, some in (("1", 1), ("3", 3), ("64", min(8, most_threads()))):
+    for n_threads, some in (("1", 1), ("3", 3), ("64", min(8, max_threads()))):
         monkeypatch.setenv("OMP_NUM_THREADS", n_threads)
         assert making.threads_for(1 << 18) == 1 and making.threads_for((1 << 18) + 1) == some
 
@@ -361,17 +361,17 @@ def test_keys_without_a_group_for_each_are_refused() -> None:
 
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 60))
-def test_superblocks_hold_as_many_blocks_as_are_allowed(seed: int, most: int, most_nodes: int) -> None:
+def test_superblocks_hold_as_many_blocks_as_are_allowed(seed: int, most: int, max_nodes: int) -> None:
     rng = np.random.default_rng(seed)
     firsts = np.concatenate([[0], np.cumsum(rng.integers(0, 20, rng.integers(0, 12)))])
     predicate = rng.integers(0, 50, firsts[-1], np.int32)
-    ends, distinct, n_distinct, number = making.number_predicates(predicate, 50, firsts, most, most_nodes)
+    ends, distinct, n_distinct, number = making.number_predicates(predicate, 50, firsts, most, max_nodes)
     block, at = 0, 0
     for end, n in zip(ends.tolist(), n_distinct.tolist(), strict=True):
         stop = block + 1
         while stop < len(firsts) - 1:
             nodes = predicate[firsts[block] : firsts[stop + 1]]
-            if len(set(nodes)) > most or len(nodes) > most_nodes:
+            if len(set(nodes)) > most or len(nodes) > max_nodes:
                 break
             stop += 1
         nodes = slice(firsts[block], firsts[stop])

@@ -73,7 +73,7 @@ def test_ranges_are_kept_as_long_as_they_hold_few_numbers(monkeypatch: pytest.Mo
     assert kept(model) == bounds
     made = {**model._programs._made}
     assert kept(model) == bounds and model._programs._made == made
-    monkeypatch.setattr("gpuqs.programs.MOST_PARTS", 30)
+    monkeypatch.setattr("gpuqs.programs.MAX_PARTS", 30)
     assert kept(make()) == bounds[-30:]
     for fields in ({}, {"n_outputs": 9, "vector_leaves": True, "link": "identity"}):
         forest = make(**fields).forest

@@ -26,7 +26,8 @@ from strategies import Drawn, forests
 
 import gpuqs
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
-from gpuqs.forest import CLASS_RULES, LINKS, Forest
+from gpuqs.forest import Forest
+from gpuqs.forest_checks import CLASS_RULES, LINKS
 from gpuqs.formats import native, read_model
 from gpuqs.schema import Schema
 from gpuqs.streams import Input

@@ -28,7 +28,7 @@ from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
-from gpuqs.programs import FIRST_RANGES, MOST_PARTS, PARTS_KEPT, Programs
+from gpuqs.programs import FIRST_RANGES, MAX_PARTS, PARTS_KEPT, Programs
 from gpuqs.schema import Schema
 from gpuqs.threads import WORK_EACH, threads_of_call, threads_worth
 from gpuqs.tuning.plan import Way
@@ -101,7 +101,7 @@ def model_and_documents(fields: dict[str, Any], n: int, dtype: type) -> tuple[Mo
 
 def calls_by(program_of: Any) -> cpu_fallback.PlainCalls:
     """Plain calls for raw scores of up to eight documents with eight columns."""
-    few = {"n_features": 8, "most": 8, "most_at_once": 8, "brief": plain_calls.BRIEF}
+    few = {"n_features": 8, "most": 8, "max_at_once": 8, "brief": plain_calls.BRIEF}
     return cpu_fallback.PlainCalls(program_of=program_of, threads_of=threads_of_call, **few)
 
 
@@ -115,7 +115,7 @@ def asked_otherwise(model: Model, X: np.ndarray, **words: Any) -> np.ndarray:
 @pytest.mark.parametrize("fields", FORESTS.values(), ids=FORESTS)
 def test_same_bits(fields: dict[str, Any], dtype: type, general: list[int]) -> None:
     model, documents = model_and_documents(fields, 20_000, dtype)
-    most = plain_calls.MOST_SMALL
+    most = plain_calls.MAX_SMALL
     for n in (1, 2, 7, 8, 9, 64, most - 1, most, most + 1, 20_000):
         for words in PLAIN:
             given = model.predict(documents[:n], **words)
@@ -470,7 +470,7 @@ def test_ranges_by_turns_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
             for number in range(1, 100):
                 model.predict(X, num_iteration=number)
         assert len(made_now) == selected
-    assert model._programs.parts_kept == MOST_PARTS
+    assert model._programs.parts_kept == MAX_PARTS
     large = Model(made(n_trees=20, max_leaves=2))
     monkeypatch.setattr(programs, "PARTS_NUMBERS", 0)
     assert large._programs.parts_kept == PARTS_KEPT
@@ -499,11 +499,11 @@ def test_ranges_that_are_none(general: list[int]) -> None:
     assert np.array_equal(model.predict(X, iteration_range=(2, 0)), model.predict(X, start_iteration=2))
 
 
-@pytest.mark.parametrize("most_small", [plain_calls.MOST_SMALL, 1 << 20])
+@pytest.mark.parametrize("max_small", [plain_calls.MAX_SMALL, 1 << 20])
 def test_more_than_signals_may_wait_for_takes_the_general_path(
-    most_small: int, general: list[int], monkeypatch: pytest.MonkeyPatch
+    max_small: int, general: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_calls, "MOST_SMALL", most_small)
+    monkeypatch.setattr(plain_calls, "MAX_SMALL", max_small)
     model = Model(made())
     most = rows_at_once(model.forest)
     X = np.random.default_rng(8).normal(size=(most + 1, 8)).astype(np.float32)
@@ -527,10 +527,10 @@ def threads_asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_work_is_for_threads(threads_asked: list[int], general: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chooser, "LEAST_SHARE", 1)
+    monkeypatch.setattr(chooser, "MIN_SHARE", 1)
     costs = {"walk": WORK_EACH / 10}
     monkeypatch.setattr(Chooser, "warm_cost", lambda _, name, n, machine: n * costs[name] if name in costs else None)
-    monkeypatch.setattr(plain_calls, "MOST_SMALL", 30)
+    monkeypatch.setattr(plain_calls, "MAX_SMALL", 30)
     model, X = Model(made()), np.random.default_rng(9).normal(size=(45, 8))
     expected = model.predict(X, engine="reference")
     for n in (1, 18, 20, 45):
@@ -568,7 +568,7 @@ def test_wide_rows_are_work() -> None:
 
 def test_batches_of_many_sizes(monkeypatch: pytest.MonkeyPatch, general: list[int]) -> None:
     """More batch sizes than programs are kept for."""
-    monkeypatch.setattr(plain_calls, "MOST_SMALL", 5)
+    monkeypatch.setattr(plain_calls, "MAX_SMALL", 5)
     model = Model(made())
     X = np.random.default_rng(8).normal(size=(600, 8))
     expected = model.predict(X)

@@ -15,7 +15,7 @@ from real_data import real_data
 
 import gpuqs
 from gpuqs.errors import GpuqsError, ModelFormatError, UnsupportedModelError
-from gpuqs.forest import MAX_DEPTH
+from gpuqs.forest_checks import MAX_DEPTH
 from gpuqs.formats import quickrank as reader
 from gpuqs.formats.xml_trees import number
 

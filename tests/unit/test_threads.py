@@ -17,7 +17,7 @@ from forests import probing_documents, random_forest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from gpuqs.cpu_fallback import default_threads, effective_threads, processors
-from gpuqs.cpu_fallback.scorer import most_threads
+from gpuqs.cpu_fallback.scorer import max_threads
 from gpuqs.model import Model
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ EXPECTED = MODEL.predict(X, "raw", engine="reference")
 @pytest.fixture
 def four_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(processors, "most_threads", lambda: 16)
+    monkeypatch.setattr(processors, "max_threads", lambda: 16)
     monkeypatch.setattr(processors, "_processors", lambda: 4)
     monkeypatch.setattr(processors, "_quota", lambda: 16)
 
@@ -59,11 +59,11 @@ def test_what_is_no_number_of_threads(asked: object, error: type[Exception], pro
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells how many threads there are")
 def test_no_call_starts_more_threads_than_a_few_for_each_processor() -> None:
-    assert 4 <= most_threads() <= 4 * (os.cpu_count() or 1)
+    assert 4 <= max_threads() <= 4 * (os.cpu_count() or 1)
     before = len(os.listdir("/proc/self/task"))
     for asked in (100_000, 2**31):
         np.testing.assert_array_equal(MODEL.predict(X, "raw", engine="walk", n_threads=asked), EXPECTED)
-    assert len(os.listdir("/proc/self/task")) - before < most_threads()
+    assert len(os.listdir("/proc/self/task")) - before < max_threads()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells how many threads there are")

@@ -20,7 +20,7 @@ from gpuqs.layout.ranks import build_ranks
 N_DOCUMENTS = 64
 ONES = (1 << N_DOCUMENTS) - 1
 #: `kPlanes + kSpills`: words that a program may write.
-MOST_IN_MEMORY = 12 + 24
+MAX_IN_MEMORY = 12 + 24
 FORESTS = {
     "random": dict(n_trees=40, max_leaves=64, shape="random"),
     "complete": dict(n_trees=6, max_leaves=256, shape="complete"),
@@ -55,7 +55,7 @@ class Processor:
     def place(self, operand: str) -> tuple[str, int]:
         base, displacement = re.fullmatch(r".* ptr \[(\w+)(?: \+ (\w+))?\]", operand).groups("0")  # type: ignore[union-attr]
         word, rest = divmod(int(displacement, 0), self.word_bytes)
-        assert rest == 0 and (base == "rbx" or word < MOST_IN_MEMORY)
+        assert rest == 0 and (base == "rbx" or word < MAX_IN_MEMORY)
         return base, word
 
     def value(self, operand: str) -> int:

@@ -33,7 +33,7 @@ from gpuqs.model import Model
 from gpuqs.threads import threads_of_call
 from gpuqs.tuning.loops import candidates, loop_of
 from gpuqs.tuning.machine import Hierarchy, hierarchy, processor
-from gpuqs.tuning.plan import MOST_CANDIDATES, Candidate, Plan, Tuned, Way, from_json, to_json
+from gpuqs.tuning.plan import MAX_CANDIDATES, Candidate, Plan, Tuned, Way, from_json, to_json
 from gpuqs.tuning.search import Search
 
 RNG = np.random.default_rng(0)
@@ -275,7 +275,7 @@ def test_plain_calls_take_the_plan_too() -> None:
 
 
 def test_the_plans_threads_score_larger_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_calls, "MOST_SMALL", 50)
+    monkeypatch.setattr(plain_calls, "MAX_SMALL", 50)
     monkeypatch.setattr(cpu_fallback, "default_threads", lambda: 9)
     got: list[int] = []
 
@@ -576,7 +576,7 @@ def test_candidates_are_few_legal_and_in_the_order_of_their_cost(n: int) -> None
     forest = random_forest(np.random.default_rng(0), n_trees=1200, max_leaves=60, shape="complete")
     found = guided(forest, n, 16)
     costs = [c.predicted for c in found if c.predicted is not None]
-    assert costs == sorted(costs) and 1 < len(found) <= 48 < MOST_CANDIDATES
+    assert costs == sorted(costs) and 1 < len(found) <= 48 < MAX_CANDIDATES
     assert {c.engine for c in found if not c.params} >= {c.engine for c in found}
     assert len({(c.engine, c.params, c.n_threads) for c in found}) == len(found)
     for c in found:

@@ -14,7 +14,7 @@ from gpuqs.devices import HOST
 from gpuqs.engines import ENGINES
 from gpuqs.engines.parameters import Parameter, changed
 from gpuqs.forest import Forest
-from gpuqs.layout.quickscorer import MOST_BOUNDS, tree_blocks
+from gpuqs.layout.quickscorer import MAX_BOUNDS, tree_blocks
 from gpuqs.programs import Programs
 
 ON_CPU = [engine for engine in ENGINES.values() if engine.device == "cpu" and engine.parameters]
@@ -117,7 +117,7 @@ def test_small_tree_blocks_of_wide_forests_take_bounded_memory() -> None:
     wide = random_forest(np.random.default_rng(0), n_trees=3000, max_leaves=9, n_features=20_000)
     offsets = tree_blocks(wide, 1)
     n_columns = len(np.unique(wide.feature))
-    assert n_columns > 5000 and (len(offsets) - 1) * n_columns <= MOST_BOUNDS
+    assert n_columns > 5000 and (len(offsets) - 1) * n_columns <= MAX_BOUNDS
     assert offsets[0] == 0 and offsets[-1] == 3000 and (np.diff(offsets) > 0).all()
 
 

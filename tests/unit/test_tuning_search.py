@@ -117,7 +117,7 @@ def test_few_programs_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     searching = search.Search(asked, Clock(5.0, lambda: world.time))
     searching.run(10, 5.0)
-    assert len(searching.programs) == search._MOST_PROGRAMS < 30
+    assert len(searching.programs) == search._MAX_PROGRAMS < 30
 
 
 def test_other_scores_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

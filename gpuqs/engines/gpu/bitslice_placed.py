@@ -40,9 +40,9 @@ COLUMNS = 8
 #: Bytes of its document values in shared memory: two tiles of 16-byte lines, with one line of padding per column.
 VALUE_BYTES = 2 * COLUMNS * (WARP + 1) * 16
 #: Fewest words of documents that it ranks: one batch of its loop.
-LEAST_WORDS = 4
+MIN_WORDS = 4
 #: Upper limit of the levels of a column's thresholds that it holds in shared memory; eight always fit.
-MOST_STAGED = 9
+MAX_STAGED = 9
 #: Warps of a thread block that decodes or evaluates.
 WARPS = 4
 #: Planes of leaf numbers that `steps` keeps in registers.
@@ -185,8 +185,8 @@ class BitslicePlacedForest(PlacedForest):
         ]
         self.part_trees = max((n for _, _, n in parts), default=1)
         groups = np.append(np.arange(0, self.n_columns, COLUMNS), self.n_columns)
-        self.most_planes = int(np.diff(ranks.plane_offsets[groups]).max(initial=0))
-        self.most_bits = int(ranks.n_bits.max(initial=0))
+        self.max_planes = int(np.diff(ranks.plane_offsets[groups]).max(initial=0))
+        self.max_bits = int(ranks.n_bits.max(initial=0))
         self._loaded = False
         with device.active():
             self._upload(forest, layout)
@@ -403,9 +403,9 @@ class BitslicePlacedForest(PlacedForest):
 
     def _rank(self, documents: Any, words: int, n_tiles: int, ranks: Any) -> None:
         value, along, documents = self._value_dtype(documents.dtype), by_row(documents), as_numbers(documents)
-        beside = VALUE_BYTES + self.most_planes * WARP * 4
+        beside = VALUE_BYTES + self.max_planes * WARP * 4
         room = (SHARED - beside) // (COLUMNS * value.itemsize)  # thresholds that fit for each column
-        n_staged = (1 << min(self.most_bits, MOST_STAGED, (room + 1).bit_length() - 1)) - 1
+        n_staged = (1 << min(self.max_bits, MAX_STAGED, (room + 1).bit_length() - 1)) - 1
         n_groups, block_words = -(-self.n_columns // COLUMNS), self._block_words(n_tiles * words)
         document_stride, feature_stride = map(np.int64, documents.strides)
         self._launch_kernel(
@@ -432,7 +432,7 @@ class BitslicePlacedForest(PlacedForest):
         """Words of documents that a thread block ranks: 32, or fewer if there would be too few thread blocks."""
         block_words, enough = WARP, 2 * self.device.attributes.multiprocessors
         n_blocks = n_tiles * -(-self.n_columns // COLUMNS)
-        while block_words > LEAST_WORDS and n_blocks < enough:
+        while block_words > MIN_WORDS and n_blocks < enough:
             block_words, n_blocks = block_words // 2, 2 * n_blocks
         return block_words
 

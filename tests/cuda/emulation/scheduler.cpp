@@ -140,13 +140,13 @@ char launch_start, launch_end, block_barrier, warp_meeting[32];
 
 #ifdef WITH_TSAN
 // Making a ThreadSanitizer fiber takes longer than most threads run, so launches, which follow each other, share them. Blocks of a
-// launch do not, because nothing orders them. Only some 8,000 may exist at a time, so threads beyond MOST_KEPT get one for their block.
-constexpr size_t MOST_KEPT = 4096;
+// launch do not, because nothing orders them. Only some 8,000 may exist at a time, so threads beyond MAX_KEPT get one for their block.
+constexpr size_t MAX_KEPT = 4096;
 std::vector<void*> kept;
 size_t n_started;  // in this launch
 
 void take_tsan_fiber(Fiber& f) {
-    if (n_started < MOST_KEPT) {
+    if (n_started < MAX_KEPT) {
         if (n_started == kept.size()) kept.push_back(__tsan_create_fiber(0));
         f.tsan = kept[n_started];
     } else {

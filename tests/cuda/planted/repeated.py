@@ -25,8 +25,8 @@ REPEATED = [
     Fault(
         "captured calls are recorded",
         _CALLS,
-        "<= MOST_DOCUMENTS and device.is_ready(X)",
-        "<= MOST_DOCUMENTS",
+        "<= MAX_DOCUMENTS and device.is_ready(X)",
+        "<= MAX_DOCUMENTS",
         _AGAIN,
     ),
     Fault("whatever is recorded is kept", "kept.py", "len(kept) >= most:", "len(kept) >= most * 99:", _AGAIN),
