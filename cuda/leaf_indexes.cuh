@@ -25,13 +25,6 @@ struct Tuples {
     const Word* mask;
 };
 
-// The trees of a forest: trees [blocks[b], blocks[b + 1]) are tree block b.
-struct Trees {
-    const int* blocks;
-    const int* slot_offsets;  // first word of each tree
-    const int* leaf_offsets;  // first leaf of each tree
-};
-
 // The pivots of one column for the documents that a thread block scores.
 template <class Pivot, int DOCUMENTS>
 struct __align__(sizeof(Pivot) * DOCUMENTS) Pivots {
@@ -53,20 +46,39 @@ __device__ __forceinline__ u32 words_of(u32 n_slots) {
     return (n_slots + WARP - 1) / WARP * (STRIDE * WARP);
 }
 
-// Leftmost bit set in the words of one tree, the first of which is `word`. MANY: a tree may have several.
+// The tree block that a thread block works on, and the leafindexes of its trees. MANY: a tree may have several words.
 template <class Word, bool MANY, int STRIDE>
-__device__ __forceinline__ int exit_leaf(const Word* leafindexes, u32 word) {
-    Word bits = leafindexes[place<STRIDE>(word)];
-    int skipped = 0;
-    if (MANY) {
+struct TreeBlock {
+    Word* leafindexes;         // in shared memory
+    const int* slot_offsets;   // first word of each of the forest's trees
+    const int* leaf_offsets;   // first leaf of each
+    int first_tree, end_tree;  // the tree block's trees
+    int first_slot, n_slots;   // their words
+    void* scratch;             // shared memory behind the leafindexes
+
+    // Tree block b has trees [blocks[b], blocks[b + 1]).
+    __device__ __forceinline__ TreeBlock(void* shared, const int* blocks, const int* slot_offsets, const int* leaf_offsets)
+        : leafindexes(static_cast<Word*>(shared)), slot_offsets(slot_offsets), leaf_offsets(leaf_offsets),
+          first_tree(blocks[blockIdx.y]), end_tree(blocks[blockIdx.y + 1]), first_slot(slot_offsets[first_tree]),
+          n_slots(slot_offsets[end_tree] - first_slot), scratch(leafindexes + words_of<STRIDE>(n_slots)) {}
+
+    // The first word of a tree.
+    __device__ __forceinline__ int word_of(int tree) const { return MANY ? slot_offsets[tree] - first_slot : tree - first_tree; }
+    // Leftmost bit set in the words of the tree whose first one is `word`, for one of the thread block's documents.
+    __device__ __forceinline__ int exit_leaf(u32 word, int document = 0) const {
+        const Word* words = leafindexes + document * WARP;
+        Word bits = words[place<STRIDE>(word)];
+        int skipped = 0;
+        if (MANY) {
 #pragma unroll 1
-        while (bits == 0) {  // ends: the exit leaf's bit is never cleared
-            bits = leafindexes[place<STRIDE>(++word)];
-            skipped += 8 * sizeof(Word);
+            while (bits == 0) {  // ends: the exit leaf's bit is never cleared
+                bits = words[place<STRIDE>(++word)];
+                skipped += 8 * sizeof(Word);
+            }
         }
+        return skipped + leading_zeros(bits);
     }
-    return skipped + leading_zeros(bits);
-}
+};
 
 __device__ __forceinline__ u32 rows_of(u32 n_tuples) { return (n_tuples + WARP - 1) / WARP; }
 
@@ -186,20 +198,20 @@ __device__ __forceinline__ void clear_rows(Tuples<Word> tuples, int first, Limit
     skip = 0;
 }
 
-// Fills leafindexes[words_of(n_slots)] for the thread block's documents. `scratch`: 8 bytes per warp and 8 more.
+// Fills the tree block's leafindexes for the thread block's documents. Takes 8 bytes per warp and 8 more of its scratch.
 // Ends with a barrier, after which every thread may read every word and reuse the scratch.
-template <class Word, class Pivot, int DOCUMENTS, int STRIDE>
-__device__ __forceinline__ void compute_masks(const Pivot* all_pivots, u32 n_columns, Tuples<Word> tuples, u32 n_slots,
-                                              Word* leafindexes, void* scratch) {
+template <int DOCUMENTS, class Pivot, class Word, bool MANY, int STRIDE>
+__device__ __forceinline__ void compute_masks(const Pivot* all_pivots, u32 n_columns, Tuples<Word> tuples,
+                                              const TreeBlock<Word, MANY, STRIDE>& block) {
     struct __align__(16) Ones { u32 word[4]; };
-    Ones* ones = reinterpret_cast<Ones*>(leafindexes);
-    for (u32 i = threadIdx.x; i < words_of<STRIDE>(n_slots) * sizeof(Word) / sizeof(Ones); i += blockDim.x)
+    Ones* ones = reinterpret_cast<Ones*>(block.leafindexes);
+    for (u32 i = threadIdx.x; i < words_of<STRIDE>(block.n_slots) * sizeof(Word) / sizeof(Ones); i += blockDim.x)
         ones[i] = {{~0u, ~0u, ~0u, ~0u}};
 
     const i64 group = static_cast<i64>(blockIdx.y) * gridDim.x + blockIdx.x;
     const auto* pivots = reinterpret_cast<const Pivots<Pivot, DOCUMENTS>*>(all_pivots) + group * n_columns;
     const Run* runs = tuples.runs + static_cast<i64>(blockIdx.y) * n_columns;
-    Shares* shares = static_cast<Shares*>(scratch);
+    Shares* shares = static_cast<Shares*>(block.scratch);
     if (threadIdx.x < WARP) cut_rows(pivots, runs, n_columns, shares);
     __syncthreads();
 
@@ -221,11 +233,11 @@ __device__ __forceinline__ void compute_masks(const Pivot* all_pivots, u32 n_col
                 limits.set(d, is_missing ? 0 : of.of[d]);
                 any_missing |= is_missing;
             }
-            clear_rows(tuples, run->tests, limits, skip, left, leafindexes);
+            clear_rows(tuples, run->tests, limits, skip, left, block.leafindexes);
             if (!any_missing || left == 0) continue;
 #pragma unroll
             for (int d = 0; d < DOCUMENTS; ++d) limits.set(d, of.of[d] == missing_pivot<Pivot>() ? run->n_missing : 0);
-            clear_rows(tuples, run->missing, limits, skip, left, leafindexes);
+            clear_rows(tuples, run->missing, limits, skip, left, block.leafindexes);
         }
     }
     __syncthreads();

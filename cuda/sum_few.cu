@@ -48,8 +48,8 @@ __global__ void __launch_bounds__(ROLES * ROLE_WARPS * WARP, 1)
     Sum sum = !started ? start[output] : document < n_documents ? sums[document * n_outputs + output] : Sum(0);
     // For warps that prepare every second round: which round, and what they have loaded for it.
     const int own_turn = (role - VALUES) % 2;
-    u32 asked_planes[BYTE];
-    Leaf asked_values[OF_WARP * HALVES];
+    u32 loaded_planes[BYTE];
+    Leaf loaded_values[OF_WARP * HALVES];
     const u32* tile = planes + first_word / WORDS * n_trees * n_planes * WORDS + first_word % WORDS + lane % SPAN;
     const Leaf* first_value = value + (static_cast<i64>(offsets[0]) + lane) * width + k;
     int coming = begin + own_turn * TREES + first_of_warp + lane / SPAN;  // the lane's tree among those that are loaded next
@@ -58,27 +58,27 @@ __global__ void __launch_bounds__(ROLES * ROLE_WARPS * WARP, 1)
         const int mine = trees.at(min(coming, end - 1));
         coming += 2 * TREES;
         if (role >= NUMBERS) {
-            load_planes<TABLE_PLANES, 0, W>(advanced(tile, mine, n_planes * WORDS * sizeof(u32)), n_planes, asked_planes);
+            load_planes<TABLE_PLANES, 0, W>(advanced(tile, mine, n_planes * WORDS * sizeof(u32)), n_planes, loaded_planes);
         } else {
 #pragma unroll
             for (int i = 0; i < OF_WARP; ++i) {
                 const int tree = __shfl_sync(ALL_LANES, mine, i * SPAN);
                 const Leaf* from = advanced(first_value, tree, TABLE * width * sizeof(Leaf));
 #pragma unroll
-                for (int half = 0; half < HALVES; ++half) asked_values[i * HALVES + half] = from[half * WARP * width];
+                for (int half = 0; half < HALVES; ++half) loaded_values[i * HALVES + half] = from[half * WARP * width];
             }
         }
     };
     const auto store = [&](Together<Leaf>& into) {
         if (role >= NUMBERS) {
-            to_bytes(asked_planes);
+            to_bytes(loaded_planes);
             u8* mine = &into.numbers[lane % SPAN][first_of_warp + lane / SPAN];
 #pragma unroll
-            for (int i = 0; i < WARP; ++i) mine[i * SPAN * PITCH] = static_cast<u8>(asked_planes[i % BYTE] >> i / BYTE * BYTE);
+            for (int i = 0; i < WARP; ++i) mine[i * SPAN * PITCH] = static_cast<u8>(loaded_planes[i % BYTE] >> i / BYTE * BYTE);
         } else {
 #pragma unroll
             for (int i = 0; i < OF_WARP * HALVES; ++i)
-                into.values[first_of_warp + i / HALVES][i % HALVES * WARP + lane] = asked_values[i];
+                into.values[first_of_warp + i / HALVES][i % HALVES * WARP + lane] = loaded_values[i];
         }
     };
 

@@ -15,25 +15,19 @@ __global__ void update_outputs(const Pivot* pivots, int n_documents, int n_colum
                                const int* blocks, const int* slot_offsets, const int* leaf_offsets, const Leaf* leaf_value, int width,
                                int n_outputs, const int* output_offsets, const int* output_trees, Sum* partial) {
     DYNAMIC_SHARED(shared);
-    Word* leafindexes = reinterpret_cast<Word*>(shared);
-    const Trees trees = {blocks + blockIdx.y, slot_offsets, leaf_offsets};
-    const int first_tree = trees.blocks[0];
-    const int first_slot = trees.slot_offsets[first_tree];
-    const int n_slots = trees.slot_offsets[trees.blocks[1]] - first_slot;
-    compute_masks<Word, Pivot, 1, 1>(pivots, n_columns, {reinterpret_cast<const Run*>(runs), slot, mask}, n_slots, leafindexes,
-                                     leafindexes + words_of<1>(n_slots));
+    const TreeBlock<Word, MANY, 1> block(shared, blocks, slot_offsets, leaf_offsets);
+    compute_masks<1>(pivots, n_columns, {reinterpret_cast<const Run*>(runs), slot, mask}, block);
 
     const bool every_tree = width > 1;
     const int* offsets = output_offsets + static_cast<i64>(blockIdx.y) * (n_outputs + 1);
     for (int output = threadIdx.x / WARP; output < n_outputs; output += blockDim.x / WARP) {
-        const int begin = every_tree ? first_tree : offsets[output];
-        const int end = every_tree ? trees.blocks[1] : offsets[output + 1];
+        const int begin = every_tree ? block.first_tree : offsets[output];
+        const int end = every_tree ? blocks[blockIdx.y + 1] : offsets[output + 1];  // block.end_tree, but kept in no register
         Sum sum = 0;
 #pragma unroll 1
         for (int i = begin + static_cast<int>(threadIdx.x % WARP); i < end; i += WARP) {
             const int tree = every_tree ? i : output_trees[i];
-            const int word = MANY ? trees.slot_offsets[tree] - first_slot : tree - first_tree;
-            const i64 leaf = trees.leaf_offsets[tree] + exit_leaf<Word, MANY, 1>(leafindexes, word);
+            const i64 leaf = leaf_offsets[tree] + block.exit_leaf(block.word_of(tree));
             sum += leaf_value[leaf * width + (every_tree ? output : 0)];
         }
         sum = warp_sum(sum);

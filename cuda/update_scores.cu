@@ -13,25 +13,18 @@ __global__ void update_scores(const Pivot* pivots, int n_documents, int n_column
                               const int* blocks, const int* slot_offsets, const int* leaf_offsets, const Leaf* leaf_value,
                               Sum* partial) {
     DYNAMIC_SHARED(shared);
-    Word* leafindexes = reinterpret_cast<Word*>(shared);
-    const Trees trees = {blocks + blockIdx.y, slot_offsets, leaf_offsets};
-    const int first_tree = trees.blocks[0];
-    const int end_tree = trees.blocks[1];
-    const int first_slot = trees.slot_offsets[first_tree];
-    const int n_slots = trees.slot_offsets[end_tree] - first_slot;
-    void* scratch = leafindexes + words_of<STRIDE>(n_slots);
-    compute_masks<Word, Pivot, DOCUMENTS, STRIDE>(pivots, n_columns, {reinterpret_cast<const Run*>(runs), slot, mask}, n_slots,
-                                                  leafindexes, scratch);
+    const TreeBlock<Word, MANY, STRIDE> block(shared, blocks, slot_offsets, leaf_offsets);
+    compute_masks<DOCUMENTS>(pivots, n_columns, {reinterpret_cast<const Run*>(runs), slot, mask}, block);
 
     Sum sum[DOCUMENTS] = {};
 #pragma unroll 1
-    for (int tree = first_tree + threadIdx.x; tree < end_tree; tree += blockDim.x) {
-        const int word = MANY ? trees.slot_offsets[tree] - first_slot : tree - first_tree;
-        const Leaf* value = leaf_value + trees.leaf_offsets[tree];
+    for (int tree = block.first_tree + threadIdx.x; tree < block.end_tree; tree += blockDim.x) {
+        const int word = block.word_of(tree);
+        const Leaf* value = leaf_value + leaf_offsets[tree];
 #pragma unroll
-        for (int d = 0; d < DOCUMENTS; ++d) sum[d] += value[exit_leaf<Word, MANY, STRIDE>(leafindexes + d * WARP, word)];
+        for (int d = 0; d < DOCUMENTS; ++d) sum[d] += value[block.exit_leaf(word, d)];
     }
-    const Sum total = block_sums(sum, static_cast<Sum*>(scratch));
+    const Sum total = block_sums(sum, static_cast<Sum*>(block.scratch));
     const i64 document = static_cast<i64>(blockIdx.x) * DOCUMENTS + threadIdx.x;
     if (threadIdx.x < DOCUMENTS && document < n_documents) partial[static_cast<i64>(blockIdx.y) * n_documents + document] = total;
 }

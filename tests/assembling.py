@@ -14,7 +14,7 @@ from gpuqs.layout.bitslice import BitsliceLayout
 from gpuqs.layout.programs import NodePrograms
 
 KERNELS = Path(__file__).parents[1] / "cpu_fallback"
-SOURCE = Path(__file__).parent / "unit" / "assemble.cpp"
+SOURCES = (Path(__file__).parent / "unit" / "assemble.cpp", KERNELS / "jit" / "tree_programs.cpp")
 DISASSEMBLER = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
 
 #: Encodings, each with the register widths in bytes that it can use.
@@ -27,7 +27,7 @@ def build_assembler(folder: Path) -> Path:
     """Compile the program that writes machine code."""
     program = folder / "assemble"
     flags = ["-std=c++17", "-O1", f"-I{KERNELS}", "-o", str(program)]
-    subprocess.run([os.environ.get("CXX", "g++"), *flags, str(SOURCE)], check=True, timeout=300)
+    subprocess.run([os.environ.get("CXX", "g++"), *flags, *map(str, SOURCES)], check=True, timeout=300)
     return program
 
 
@@ -64,12 +64,12 @@ def disassemble(code: bytes) -> list[str]:
     return [f"{mnemonic} {operands}".strip() for _, _, mnemonic, operands in read]
 
 
-def asked_ahead(code: bytes) -> list[tuple[int, int]]:
+def prefetches(code: bytes) -> list[tuple[int, int]]:
     """For each prefetch in the code: the offset where it ends and the offset that it prefetches."""
-    asked, prefetch = [], re.compile(r"byte ptr \[rip \+ (\w+)\]")
+    found, prefetch = [], re.compile(r"byte ptr \[rip \+ (\w+)\]")
     for at, size, mnemonic, operands in DISASSEMBLER.disasm_lite(code, 0):
         if mnemonic.startswith("prefetch"):
             match = prefetch.fullmatch(operands)
             assert match and mnemonic == "prefetcht1", f"{mnemonic} {operands}"
-            asked.append((at + size, at + size + int(match[1], 0)))
-    return asked
+            found.append((at + size, at + size + int(match[1], 0)))
+    return found

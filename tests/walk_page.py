@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from bitslice_page import COLUMNS, DOCUMENTS, FOREST, N_LEAVES, table, tree
 
 from gpuqs.layout.walk import MAX_SHORT_LEAVES, WalkLayout, build_walk
@@ -17,14 +18,22 @@ DRAWN = 6
 
 def test_of(layout: WalkLayout, at: int) -> str:
     column = int(layout.item32["link"][at]) & ((1 << layout.column_bits) - 1)
-    return f"{COLUMNS[column]} <= {layout.item32['threshold'][at]:g}"
+    return f"{COLUMNS[column]} <= {threshold_of(layout, at):g}"
+
+
+def threshold_of(layout: WalkLayout, at: int) -> np.float32:
+    key = layout.item32["key"][at : at + 1]
+    if not layout.nodes_alone:
+        key = key ^ np.uint32(1 << 31) if key[0] >> 31 else ~key
+    threshold: np.float32 = key.view(np.float32)[0]
+    return threshold
 
 
 def items() -> str:
     rows: list[tuple[object, ...]] = []
-    for number, (threshold, link) in enumerate(ITEMS.item32):
+    for number, (key, link) in enumerate(ITEMS.item32):
         distance = int(link) >> (ITEMS.column_bits + 1)
-        leaf = threshold.view("u4") & (MAX_SHORT_LEAVES - 1)
+        leaf = int(key) & (MAX_SHORT_LEAVES - 1)
         rows.append((number, test_of(ITEMS, number) if distance else f"leaf {leaf}", distance))
     return table("item|what|distance", rows)
 
@@ -43,7 +52,7 @@ def walked() -> tuple[list[tuple[object, ...]], int]:
     while True:
         link = int(NODES.item32["link"][at])
         value = DOCUMENTS[DRAWN][link & ((1 << NODES.column_bits) - 1)]
-        n_left, right = link >> (NODES.column_bits + 2), bool(value > NODES.item32["threshold"][at])
+        n_left, right = link >> (NODES.column_bits + 2), bool(value > threshold_of(NODES, at))
         passed += n_left if right else 0
         ends = bool(link >> (NODES.column_bits + 1) & 1) if right else n_left == 1
         go_on = n_left if right else 1

@@ -29,6 +29,39 @@ cdef size_t address_of(array) except? 0:
     return address
 
 
+# `data_of` an array of the type that the name says.
+cdef inline const int32_t* int32s(array, list keep) except? NULL:
+    return <const int32_t*>data_of(array, np.int32, keep)
+
+
+cdef inline const int64_t* int64s(array, list keep) except? NULL:
+    return <const int64_t*>data_of(array, np.int64, keep)
+
+
+cdef inline const uint8_t* uint8s(array, list keep) except? NULL:
+    return <const uint8_t*>data_of(array, np.uint8, keep)
+
+
+cdef inline const uint16_t* uint16s(array, list keep) except? NULL:
+    return <const uint16_t*>data_of(array, np.uint16, keep)
+
+
+cdef inline const uint32_t* uint32s(array, list keep) except? NULL:
+    return <const uint32_t*>data_of(array, np.uint32, keep)
+
+
+cdef inline const uint64_t* uint64s(array, list keep) except? NULL:
+    return <const uint64_t*>data_of(array, np.uint64, keep)
+
+
+cdef inline const float* float32s(array, list keep) except? NULL:
+    return <const float*>data_of(array, np.float32, keep)
+
+
+cdef inline const double* float64s(array, list keep) except? NULL:
+    return <const double*>data_of(array, np.float64, keep)
+
+
 cdef const void* structs_of(array, str name, list keep) except? NULL:
     """`data_of` an array of the C++ struct of that name."""
     if array.dtype != STRUCTS[name]:
@@ -40,22 +73,22 @@ cdef Columns columns_of(columns, list keep) except *:
     cdef Columns c
     c.n = len(columns)
     c.n_numeric = columns.n_numeric
-    c.feature = <const int32_t*>data_of(columns.feature, np.int32, keep)
-    c.routing = <const uint8_t*>data_of(columns.routing, np.uint8, keep)
-    c.set_offsets = <const int64_t*>data_of(columns.set_offsets, np.int64, keep)
-    c.set_words = <const uint32_t*>data_of(columns.set_words, np.uint32, keep)
+    c.feature = int32s(columns.feature, keep)
+    c.routing = uint8s(columns.routing, keep)
+    c.set_offsets = int64s(columns.set_offsets, keep)
+    c.set_words = uint32s(columns.set_words, keep)
     tables = columns.tables
     c.n_tables = len(tables.tables)
     c.tables = <const CategoryTable*>structs_of(tables.tables, "CategoryTable", keep)
-    c.row_of_code = <const int32_t*>data_of(tables.row_of_code, np.int32, keep)
-    c.rows = <const uint64_t*>data_of(tables.rows, np.uint64, keep)
+    c.row_of_code = int32s(tables.row_of_code, keep)
+    c.rows = uint64s(tables.rows, keep)
     return c
 
 
 cdef Tuples tuples_of(tuples, int mask_bits, list keep) except *:
     cdef Tuples c
-    c.offsets = <const int64_t*>data_of(tuples.offsets, np.int64, keep)
-    c.tree = <const int32_t*>data_of(tuples.tree, np.int32, keep)
+    c.offsets = int64s(tuples.offsets, keep)
+    c.tree = int32s(tuples.tree, keep)
     c.mask = data_of(tuples.mask, f"u{mask_bits // 8}", keep)
     return c
 
@@ -64,8 +97,8 @@ cdef TestLists lists_of(lists, int mask_bits, list keep) except *:
     cdef TestLists c
     c.tests = tuples_of(lists.tests, mask_bits, keep)
     c.missing = tuples_of(lists.missing, mask_bits, keep)
-    c.threshold32 = <const float*>data_of(lists.threshold32, np.float32, keep)
-    c.threshold64 = <const double*>data_of(lists.threshold64, np.float64, keep)
+    c.threshold32 = float32s(lists.threshold32, keep)
+    c.threshold64 = float64s(lists.threshold64, keep)
     return c
 
 
@@ -76,10 +109,10 @@ cdef RankJumps jumps_of(jumps, list keep) except *:
     c.n_words = len(jumps.trees) - 1
     c.words_together = jumps.words_together
     c.words = <const JumpWord*>structs_of(jumps.words, "JumpWord", keep)
-    c.trees = <const int32_t*>data_of(jumps.trees, np.int32, keep)
-    c.blocks = <const int32_t*>data_of(jumps.blocks, np.int32, keep)
-    c.root = <const uint8_t*>data_of(jumps.root, np.uint8, keep)
-    c.doublings = <const uint8_t*>data_of(jumps.doublings, np.uint8, keep)
+    c.trees = int32s(jumps.trees, keep)
+    c.blocks = int32s(jumps.blocks, keep)
+    c.root = uint8s(jumps.root, keep)
+    c.doublings = uint8s(jumps.doublings, keep)
     return c
 
 
@@ -87,11 +120,11 @@ cdef RankTables ranks_of(ranks, bint single, list keep) except *:
     cdef RankTables c
     c.columns = columns_of(ranks.columns, keep)
     c.single = single
-    c.n_bits = <const uint8_t*>data_of(ranks.n_bits, np.uint8, keep)
-    c.marks_missing = <const uint8_t*>data_of(ranks.marks_missing, np.uint8, keep)
-    c.plane_offsets = <const int32_t*>data_of(ranks.plane_offsets, np.int32, keep)
-    c.level_offsets = <const int64_t*>data_of(ranks.level_offsets, np.int64, keep)
-    c.levels = <const float*>data_of(ranks.levels, np.float32, keep)
-    c.offsets = <const int64_t*>data_of(ranks.offsets, np.int64, keep)
-    c.threshold = <const double*>data_of(ranks.threshold, np.float64, keep)
+    c.n_bits = uint8s(ranks.n_bits, keep)
+    c.marks_missing = uint8s(ranks.marks_missing, keep)
+    c.plane_offsets = int32s(ranks.plane_offsets, keep)
+    c.level_offsets = int64s(ranks.level_offsets, keep)
+    c.levels = float32s(ranks.levels, keep)
+    c.offsets = int64s(ranks.offsets, keep)
+    c.threshold = float64s(ranks.threshold, keep)
     return c

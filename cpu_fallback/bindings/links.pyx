@@ -1,10 +1,12 @@
 # cython: language_level=3
 """Sums to raw scores and values, without the GIL."""
 
-from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE
 from cpython.pycapsule cimport PyCapsule_GetPointer
 
 import numpy as np
+
+from gpuqs.cpu_fallback.scorer cimport Held
 
 from gpuqs.cpu_fallback.scorer import SHARE_OUT
 
@@ -70,19 +72,14 @@ cdef class Link:
     def apply(self, sums, out, int n_threads):
         """Fill `out` [documents, outputs] ([documents, 1] from "argmax") from `sums`; both in C order, and may be the
         same."""
-        cdef Py_buffer read, write
         cdef char kind = b"d" if self.c.is_double else b"f"
         cdef Py_ssize_t width = 1 if gives_one(self.c.link) else self.c.n_outputs
-        PyObject_GetBuffer(sums, &read, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
-        try:
-            PyObject_GetBuffer(out, &write, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE)
-            try:
-                if (read.ndim != 2 or write.ndim != 2 or read.shape[1] != self.c.n_outputs or write.shape[1] != width
-                        or read.shape[0] != write.shape[0] or read.format[0] != kind or write.format[0] != kind):
-                    raise ValueError(f"sums must be [n, {self.c.n_outputs}], values [n, {width}], of format {chr(kind)!r}")
-                with nogil:
-                    self.fill(self.c, read.buf, read.shape[0], write.buf, n_threads)
-            finally:
-                PyBuffer_Release(&write)
-        finally:
-            PyBuffer_Release(&read)
+        cdef Held held_sums = Held(sums, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+        cdef Held held_out = Held(out, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE)
+        cdef Py_buffer* read = &held_sums.view
+        cdef Py_buffer* write = &held_out.view
+        if (read.ndim != 2 or write.ndim != 2 or read.shape[1] != self.c.n_outputs or write.shape[1] != width
+                or read.shape[0] != write.shape[0] or read.format[0] != kind or write.format[0] != kind):
+            raise ValueError(f"sums must be [n, {self.c.n_outputs}], values [n, {width}], of format {chr(kind)!r}")
+        with nogil:
+            self.fill(self.c, read.buf, read.shape[0], write.buf, n_threads)

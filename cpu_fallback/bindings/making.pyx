@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Loops over all nodes of a forest: to check it, and to lay it out.
 
-Callers need to check arguments only where a docstring says so.
+Arguments are trusted unless a docstring says otherwise: most functions use indices and offsets without checking them.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer

@@ -2,7 +2,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Tables that hold trees' nodes and leaves together, divided into the nodes and the leaves of a Forest."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
 import numpy as np
 
@@ -12,7 +12,8 @@ def divide(const uint8_t[:] leaf, const int64_t[:] left, const int64_t[:] right,
     """The Forest's arrays over nodes and leaves by name, and the sizes of its trees.
 
     ``bounds`` is where each tree begins in the table, and the end. If a child lies outside its tree, returns the
-    tree, the node in it, and the name of the field instead.
+    tree, the node in it, and the name of the field instead. Features that int32 does not hold become -1, which a
+    Forest refuses.
     """
     cdef int64_t n = leaf.shape[0], n_trees = bounds.shape[0] - 1, width = value.shape[1], t, i, k, start, size, node, l
     if bounds[0] != 0 or bounds[n_trees] != n or not (
@@ -53,7 +54,7 @@ def divide(const uint8_t[:] leaf, const int64_t[:] left, const int64_t[:] right,
                 return t, i - start, "left"
             if not 0 <= right[i] < size:
                 return t, i - start, "right"
-            to_feature[node] = <int32_t>feature[i]
+            to_feature[node] = <int32_t>feature[i] if 0 <= feature[i] <= INT32_MAX else -1
             to_threshold[node] = threshold[i]
             to_left[node], to_right[node] = number[start + left[i]], number[start + right[i]]
             to_routing[node] = routing[i]

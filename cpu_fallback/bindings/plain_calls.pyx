@@ -41,16 +41,7 @@ cdef enum:
     MAX_LEAVES = 1 << 17  # leaf numbers of an answer, about 100 us to write; more are work that threads may share
 
 
-cdef enum:  # What an argument of `Model.predict` asks for.
-    NOTHING = 0  # its default, or a value that means the same
-    RAW = 1  # raw scores
-    FAST = 2  # precision "fast"
-    N_THREADS = 4  # a number of threads
-    OUT = 8  # the answer in a given NumPy array
-    N_ITERATIONS = 16  # a number of iterations, which may be that of all trees
-    PART = 32  # a range of iterations or trees
-    LEAF = 64  # the leaves' numbers
-    NOT_PLAIN = 128  # what makes a call not plain
+include "plain_arguments.pxi"
 
 
 cdef Py_ssize_t age_of_costs = 0
@@ -92,6 +83,25 @@ cdef bint lie_apart(cnp.ndarray x, cnp.ndarray out) noexcept:
         way = (cnp.PyArray_DIM(x, axis) - 1) * cnp.PyArray_STRIDE(x, axis)
         begin, end = begin + min(way, 0), end + max(way, 0)
     return end <= of_out or of_out + cnp.PyArray_NBYTES(out) <= begin
+
+
+cdef bint fits(cnp.ndarray out, int n_dims, const cnp.npy_intp* shape, int type_of_scores) noexcept:
+    """Whether a caller's array may hold scores."""
+    return (cnp.PyArray_NDIM(out) == n_dims and cnp.PyArray_DIM(out, 0) == shape[0]
+            and (n_dims == 1 or cnp.PyArray_DIM(out, 1) == shape[1]) and cnp.PyArray_TYPE(out) == type_of_scores
+            and cnp.PyArray_ISCARRAY(out))
+
+
+cdef Documents documents_in(cnp.ndarray x, bint given) noexcept:
+    """An array's rows, as kernels read them. ``given``: as for `PlainCalls.scores`."""
+    cdef Documents documents
+    documents.data = cnp.PyArray_DATA(x)
+    documents.n = cnp.PyArray_DIM(x, 0)
+    documents.row_stride, documents.column_stride = cnp.PyArray_STRIDE(x, 0), cnp.PyArray_STRIDE(x, 1)
+    documents.is_double = cnp.PyArray_TYPE(x) == cnp.NPY_DOUBLE
+    documents.planes = NULL
+    documents.tiny_is_zero = given
+    return documents
 
 
 cdef class Chosen:
@@ -309,12 +319,7 @@ cdef class PlainCalls:
             n_threads = 1 if worth == 1 else self.threads_of(worth)
         if not self.takes(x, n):  # what ran meanwhile may have changed it in place
             return None
-        docs.data = cnp.PyArray_DATA(x)
-        docs.n = n
-        docs.row_stride, docs.column_stride = cnp.PyArray_STRIDE(x, 0), cnp.PyArray_STRIDE(x, 1)
-        docs.is_double = cnp.PyArray_TYPE(x) == cnp.NPY_DOUBLE
-        docs.planes = NULL
-        docs.tiny_is_zero = given
+        docs = documents_in(x, given)
         shape[0], shape[1] = n, values.n_trees if leaves else values.n_outputs
         n_dims = 1 if shape[1] == 1 and not leaves else 2
         link = None if leaves else self.raw_link if of & RAW else self.value_link
@@ -330,9 +335,7 @@ cdef class PlainCalls:
         type_of_scores = (cnp.NPY_DOUBLE if link.c.is_double else cnp.NPY_FLOAT) if of_link else type_of_sums
         if out is None:
             scores = cnp.PyArray_EMPTY(n_dims, shape, type_of_scores, False)
-        elif (cnp.PyArray_NDIM(out) == n_dims and cnp.PyArray_DIM(out, 0) == n
-                and (n_dims == 1 or cnp.PyArray_DIM(out, 1) == shape[1]) and cnp.PyArray_TYPE(out) == type_of_scores
-                and cnp.PyArray_ISCARRAY(out) and (of or self.then is None) and lie_apart(x, out)):
+        elif fits(out, n_dims, shape, type_of_scores) and (of or self.then is None) and lie_apart(x, out):
             scores = out
         else:
             return None
@@ -375,65 +378,6 @@ cdef class PlainCalls:
         return self.scores(X, 0, n_threads)
 
 
-#: Names of the argument for the number of threads: here, and in LightGBM, XGBoost and CatBoost.
-NAMES_OF_THREADS = "n_threads", "num_threads", "num_thread", "nthreads", "nthread", "n_jobs", "thread_count"
-
-
-cdef bint is_end(value) noexcept:
-    return value is None or type(value) is int
-
-
-cdef int asked_by(name, value) except -1:
-    """What an argument of `Model.predict` besides ``X`` and ``output`` asks for."""
-    if value is None:
-        if name in ("n_threads", "out", "trees", "base_margin", "device", "num_iteration", "iteration_range"):
-            return NOTHING
-    elif value is False:
-        if name in ("raw_score", "output_margin", "pred_leaf", "pred_contrib"):
-            return NOTHING
-    elif value is True:
-        if name in ("raw_score", "output_margin"):
-            return RAW
-        if name == "pred_leaf":
-            return LEAF
-    elif type(value) is int:
-        if value > 0 and (name == "n_threads" or name in NAMES_OF_THREADS):
-            return N_THREADS
-        if name == "num_iteration":
-            return N_ITERATIONS
-        if name == "start_iteration":
-            return NOTHING if value == 0 else PART
-    elif type(value) is tuple:
-        if name == "iteration_range" and len(value) == 2 and type(value[0]) is int and type(value[1]) is int:
-            return PART
-    elif type(value) is slice:
-        if name == "trees" and is_end(value.start) and is_end(value.stop) and is_end(value.step):
-            return PART
-    elif type(value) is cnp.ndarray:
-        if name == "out":
-            return OUT
-    elif type(value) is str:
-        if name == "precision" and value == "fast":
-            return FAST
-        if (name == "precision" and value == "exact") or (name == "engine" and value == "auto") \
-                or (name == "device" and value == "cpu"):
-            return NOTHING
-    return NOT_PLAIN
-
-
-cdef int asked_by_all(output, dict keywords) except -1:
-    """What a call of `Model.predict` asks for, as the bits above."""
-    cdef int asked = NOT_PLAIN
-    if type(output) is str:
-        asked = NOTHING if output == "value" else RAW if output == "raw" else LEAF if output == "leaf" else NOT_PLAIN
-    for name, value in keywords.items():
-        if asked & NOT_PLAIN:
-            return asked
-        by_this = asked_by(name, value)
-        asked |= NOT_PLAIN if by_this & asked & (N_THREADS | PART) else by_this  # they may be asked for twice
-    return NOT_PLAIN if asked & LEAF and asked & (RAW | FAST) else asked
-
-
 cdef plain_of(ways, X, int asked, dict keywords):
     """What answers the call: a `PlainCalls` of a model's `PlainWays`, a `TreeRange`, or None."""
     if ways is None:
@@ -447,16 +391,6 @@ cdef plain_of(ways, X, int asked, dict keywords):
     ends = None if trees is None else (trees.start, trees.stop, trees.step)
     return ways.of_range(n, ("fast" if asked & FAST else "exact", ends, keywords.get("start_iteration", 0),
                              keywords.get("num_iteration"), keywords.get("iteration_range")))
-
-
-cdef int threads_of(int asked, dict keywords) except -1:
-    """The number of threads that is asked for, or 0."""
-    if not asked & N_THREADS:
-        return 0
-    n_threads = keywords.get("n_threads")
-    if n_threads is None:
-        n_threads = next(keywords[name] for name in NAMES_OF_THREADS if keywords.get(name) is not None)
-    return min(n_threads, max_threads())
 
 
 cdef bint is_csr(kind) except -1:

@@ -155,7 +155,7 @@ cdef extern from "layout/bitslice.hpp" namespace "gpuqs" nogil:
 
     cdef struct BitsliceLayout:
         RankTables ranks
-        int32_t n_trees, n_blocks
+        int32_t n_blocks
         const int32_t* block_offsets
         const int64_t* block_segments
         const Segment* segments
@@ -238,9 +238,9 @@ cdef extern from "driver/scorer.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "generic/kernels.hpp" namespace "gpuqs" nogil:
-    cdef struct Kernels:
+    cdef cppclass Kernels:
         int (*table_part)(int n_leaves, int value_bytes)
-        const void* walk_nodes_float
+        cbool walks_nodes_alone() const
 
 
 cdef extern from "driver/instruction_sets.hpp" namespace "gpuqs" nogil:
@@ -310,7 +310,7 @@ cdef extern from "driver/latency.hpp" namespace "gpuqs" nogil:
 
 
 cdef extern from "driver/time_stages.hpp" namespace "gpuqs" nogil:
-    void c_time_stages "gpuqs::time_stages"(const CBitslice&, const Kernels&, const Documents&, const CLeafValues&, void* sums, cbool started, double* seconds) except +
+    void c_time_stages "gpuqs::time_stages"(const CBitslice&, const Kernels&, const Documents&, const CLeafValues&, void* sums, double* seconds) except +
 
 
 cdef class Values:
@@ -335,3 +335,7 @@ cdef class Scorer:
     cdef Documents _read(self, documents, list keep) except *
     cdef _run(self, Values values, documents, out, char kind, Py_ssize_t width, int n_threads, bint leaves, bint started,
               double* seconds)
+
+
+cdef class Held:
+    cdef Py_buffer view

@@ -172,13 +172,13 @@ cdef class Values:
         self.c.width = values.value.shape[1]
         self.c.row = NULL
         if len(values.row):
-            self.c.row = <const int32_t*>data_of(values.row, np.int32, self.keep)
-        self.c.offsets = <const int64_t*>data_of(values.offsets, np.int64, self.keep)
-        self.c.tree_output = <const int32_t*>data_of(values.tree_output, np.int32, self.keep)
+            self.c.row = int32s(values.row, self.keep)
+        self.c.offsets = int64s(values.offsets, self.keep)
+        self.c.tree_output = int32s(values.tree_output, self.keep)
         before, after = values.neighbours
-        self.c.before = <const int32_t*>data_of(before, np.int32, self.keep)
-        self.c.after = <const int32_t*>data_of(after, np.int32, self.keep)
-        self.c.leaf_id = <const int32_t*>data_of(values.leaf_id, np.int32, self.keep)
+        self.c.before = int32s(before, self.keep)
+        self.c.after = int32s(after, self.keep)
+        self.c.leaf_id = int32s(values.leaf_id, self.keep)
         self.c.n_outputs = values.n_outputs
         self._take(values)
         self.c.tables = NULL
@@ -189,8 +189,8 @@ cdef class Values:
         self.c.linear.bounds = NULL
         if len(values.linear_bounds):
             self.c.linear.bounds = <const LinearBounds*>data_of(values.linear_bounds, np.int64, self.keep)
-            self.c.linear.feature = <const int32_t*>data_of(values.linear_feature, np.int32, self.keep)
-            self.c.linear.coefficient = <const double*>data_of(values.linear_coefficient, np.float64, self.keep)
+            self.c.linear.feature = int32s(values.linear_feature, self.keep)
+            self.c.linear.coefficient = float64s(values.linear_coefficient, self.keep)
 
     cdef void _take(self, values) except *:
         self.c.first_tree, self.c.n_trees = values.trees.start, len(values.trees)
@@ -259,7 +259,7 @@ cdef class Scorer:
         cdef Held first, out = Held(sums, PyBUF_STRIDES | PyBUF_FORMAT | PyBUF_WRITABLE)
         cdef const void* start = NULL
         cdef Py_ssize_t width = values.c.n_outputs, n_bytes = out.view.itemsize
-        c.ends, c.n_ends = <const int32_t*>data_of(ends, np.int32, keep), <int>np.size(ends)
+        c.ends, c.n_ends = int32s(ends, keep), <int>np.size(ends)
         cdef int64_t least = values.c.first_tree, end = least + values.c.n_trees
         for stage in range(c.n_ends):
             if not least <= c.ends[stage] < end:
@@ -296,8 +296,7 @@ cdef class Scorer:
             raise ValueError(f"the output must be [{docs.n}, {width}] of format {chr(kind)!r}")
         with nogil:
             if seconds != NULL:
-                c_time_stages((<const CBitslice*>self.engine.get())[0], self.kernels[0], docs, values.c, write.buf, started,
-                              seconds)
+                c_time_stages((<const CBitslice*>self.engine.get())[0], self.kernels[0], docs, values.c, write.buf, seconds)
             elif leaves:
                 c_exit_leaves(self.engine.get()[0], docs, values.c, <int32_t*>write.buf, n_threads)
             else:
@@ -306,8 +305,6 @@ cdef class Scorer:
 
 cdef class Held:
     """A buffer that is held for as long as this lives."""
-
-    cdef Py_buffer view
 
     def __cinit__(self, array, int flags):
         PyObject_GetBuffer(array, &self.view, flags)

@@ -145,11 +145,15 @@ cdef class _Decoder:
 
     cdef float single(self) except? 0:
         cdef uint32_t bits = <uint32_t>self.bits(4)
-        return (<float*>&bits)[0]
+        cdef float number
+        memcpy(&number, &bits, sizeof(number))
+        return number
 
     cdef double double_(self) except? 0:
         cdef uint64_t bits = self.bits(8)
-        return (<double*>&bits)[0]
+        cdef double number
+        memcpy(&number, &bits, sizeof(number))
+        return number
 
     cdef Py_ssize_t length(self) except -1:
         """A count of things, each of which takes at least a byte."""

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "driver/scorer.hpp"
@@ -15,28 +17,31 @@ namespace gpuqs {
 
 inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+template <class Layout> std::vector<int32_t> block_offsets_of(const Layout& layout) {
+    return {layout.block_offsets, layout.block_offsets + layout.n_blocks + 1};
+}
+
 // Engines that read documents as float or double values: x[column][document block], or x[document][column] from load_rows.
 class ByValue : public ExitLeaves {
 public:
-    ByValue(const Kernels& kernels, const Columns& columns, bool single, int block)
-        : kernels_(kernels), columns_(columns), single_(single), block_(block) {}
+    // source: columns, and whether documents become float.
+    template <class Source>
+    ByValue(const Kernels& kernels, const Source& source, std::vector<int32_t> block_offsets, int block)
+        : ExitLeaves(std::move(block_offsets)), kernels_(kernels), columns_(source.columns), single_(source.single), block_(block) {}
 
     int document_block() const override { return block_; }
     int stride(int n) const override { return (n + lanes() - 1) / lanes() * lanes(); }
     const uint16_t* order(int) const override { return nullptr; }
     size_t loaded_bytes(int stride) const override { return whole_lines(sizeof(Head)) + x_bytes(stride); }
     void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void*) const override {
-        if (head_for(documents, loaded).is_double)
-            kernels_.load_double(documents, first, n, columns_, stride, x<double>(loaded));
-        else
-            kernels_.load_float(documents, first, n, columns_, stride, x<float>(loaded));
+        begin(documents, loaded);
+        visit(loaded, [&](auto* x) { kernels_.of(x).load(documents, first, n, columns_, stride, x); });
     }
 
 protected:
     void load_rows(const Documents& documents, int64_t first, int n, void* loaded) const {
-        Head& head = head_for(documents, loaded);
-        head.has_missing = head.is_double ? kernels_.load_rows_double(documents, first, n, columns_, x<double>(loaded))
-                                          : kernels_.load_rows_float(documents, first, n, columns_, x<float>(loaded));
+        Head& head = begin(documents, loaded);
+        visit(loaded, [&](auto* x) { head.has_missing = kernels_.of(x).load_rows(documents, first, n, columns_, x); });
     }
     struct Head {
         bool is_double, has_missing;  // only walks read has_missing
@@ -44,7 +49,7 @@ protected:
     virtual int lanes() const { return 8; }  // the kernel needs a multiple of this many documents
     // At least one column: a walk reads column 0 at leaves, even if no tree tests any.
     size_t x_bytes(int stride) const { return whole_lines(sizeof(double) * std::max(columns_.n, 1) * stride); }
-    Head& head_for(const Documents& documents, void* loaded) const {
+    Head& begin(const Documents& documents, void* loaded) const {
         Head& head = *static_cast<Head*>(loaded);
         head.is_double = documents.is_double && !single_;
         return head;
@@ -53,7 +58,16 @@ protected:
     template <class Value> static Value* x(void* loaded) {
         return reinterpret_cast<Value*>(static_cast<char*>(loaded) + whole_lines(sizeof(Head)));
     }
-    template <class Value> static const Value* x(const void* loaded) { return x<Value>(const_cast<void*>(loaded)); }
+    // Calls f with the values, in the type that they have.
+    template <class F> static void visit(void* loaded, F f) {
+        if (head(loaded).is_double)
+            f(x<double>(loaded));
+        else
+            f(x<float>(loaded));
+    }
+    template <class F> static void visit(const void* loaded, F f) {
+        visit(const_cast<void*>(loaded), [&](const auto* x) { f(x); });
+    }
 
     const Kernels& kernels_;
     const Columns columns_;
@@ -65,29 +79,23 @@ protected:
 class QuickScorer final : public ByValue {
 public:
     QuickScorer(const Kernels& kernels, const QuickScorerLayout& layout, int together, int block)
-        : ByValue(kernels, layout.columns, layout.single, block), layout_(layout), together_(together) {}
+        : ByValue(kernels, layout, block_offsets_of(layout), block), layout_(layout), together_(together) {}
 
     int leaf_bytes() const override { return layout_.oblivious ? layout_.mask_bits / 8 : 1; }
-    int n_tree_blocks() const override { return layout_.n_blocks; }
-    int first_tree(int block) const override { return layout_.block_offsets[block]; }
     size_t scratch_bytes(int) const override {
         return static_cast<size_t>(largest_tree_block()) * (layout_.mask_bits / 8) * (together_ ? together_ : kernels_.vqs_lanes);
     }
     void find(int block, int n, int stride, const void* loaded, void* bits, const LeafRecords&, void* leaf) const override {
-        if (head(loaded).is_double)
-            find_by(kernels_.quickscorer.qs_double, kernels_.quickscorer.vqs_double, block, x<double>(loaded), n, stride, bits, leaf);
-        else
-            find_by(kernels_.quickscorer.qs_float, kernels_.quickscorer.vqs_float, block, x<float>(loaded), n, stride, bits, leaf);
+        visit(loaded, [&](const auto* x) {
+            const auto& kernels = kernels_.of(x);
+            if (together_)
+                kernels.qs(layout_, block, x, n, stride, together_, bits, leaf);
+            else
+                kernels.vqs(layout_, block, x, n, stride, bits, static_cast<uint8_t*>(leaf));
+        });
     }
 
 private:
-    template <class Qs, class Vqs, class Value>
-    void find_by(Qs qs, Vqs vqs, int block, const Value* x, int n, int stride, void* bits, void* leaf) const {
-        if (together_)
-            qs(layout_, block, x, n, stride, together_, bits, leaf);
-        else
-            vqs(layout_, block, x, n, stride, bits, static_cast<uint8_t*>(leaf));
-    }
     int lanes() const override { return together_ ? 8 : kernels_.vqs_lanes; }
     const QuickScorerLayout layout_;
     const int together_;
@@ -96,11 +104,9 @@ private:
 class Walk : public ByValue {
 public:
     Walk(const Kernels& kernels, const WalkLayout& layout, int block)
-        : ByValue(kernels, layout.columns, layout.single, block), layout_(layout) {}
+        : ByValue(kernels, layout, block_offsets_of(layout), block), layout_(layout) {}
 
     int leaf_bytes() const override { return 4; }
-    int n_tree_blocks() const override { return layout_.n_blocks; }
-    int first_tree(int block) const override { return layout_.block_offsets[block]; }
     size_t scratch_bytes(int) const override { return 0; }
     void load(const Documents& documents, int64_t first, int n, int, void* loaded, void*) const override {
         load_rows(documents, first, n, loaded);
@@ -110,6 +116,11 @@ public:
             for (int64_t i = static_cast<int64_t>(n) * columns_.n - 1; i >= 0; i--) to[i] = from[i];
             static_cast<Head*>(loaded)->is_double = true;
         }
+        if (layout_.nodes_alone) return;
+        visit(loaded, [&](auto* x) {
+            if (columns_.n == 0) *x = 0;  // which is read at leaves
+            kernels_.of(x).to_keys(static_cast<int64_t>(n) * columns_.n, x);
+        });
     }
     void find(int block, int n, int stride, const void* loaded, void*, const LeafRecords&, void* leaf) const override {
         walk(block, n, stride, loaded, leaf, nullptr);
@@ -117,22 +128,18 @@ public:
 
 protected:
     void walk(int block, int n, int stride, const void* loaded, void* leaf, const WalkStarts* starts) const {
-        if (head(loaded).is_double)
-            walk_by(kernels_.walk_double, kernels_.walk_nodes_double, block, x<double>(loaded), n, stride, loaded, leaf, starts);
-        else
-            walk_by(kernels_.walk_float, kernels_.walk_nodes_float, block, x<float>(loaded), n, stride, loaded, leaf, starts);
+        visit(loaded, [&](const auto* x) {
+            using Keys = const WalkKey<std::decay_t<decltype(*x)>>*;
+            const auto& kernels = kernels_.of(x);
+            const bool has_missing = head(loaded).has_missing;
+            if (layout_.nodes_alone)
+                kernels.walk_nodes(layout_, block, x, has_missing, n, stride, static_cast<int32_t*>(leaf));
+            else
+                kernels.walk(layout_, block, reinterpret_cast<Keys>(x), has_missing, n, stride, static_cast<int32_t*>(leaf), starts);
+        });
     }
 
 private:
-    template <class Kernel, class OverNodes, class Value>
-    void walk_by(Kernel kernel, OverNodes over_nodes, int block, const Value* x, int n, int stride, const void* loaded, void* leaf,
-                 const WalkStarts* starts) const {
-        const bool has_missing = head(loaded).has_missing;
-        if (layout_.nodes_alone)
-            over_nodes(layout_, block, x, has_missing, n, stride, static_cast<int32_t*>(leaf));
-        else
-            kernel(layout_, block, x, has_missing, n, stride, static_cast<int32_t*>(leaf), starts);
-    }
     int lanes() const override { return 1; }
     const WalkLayout layout_;
 };
@@ -142,11 +149,9 @@ private:
 class RankWalk final : public ByValue {
 public:
     RankWalk(const Kernels& kernels, const RankWalkLayout& layout, int block)
-        : ByValue(kernels, layout.columns, layout.single, block), layout_(layout) {}
+        : ByValue(kernels, layout, block_offsets_of(layout), block), layout_(layout) {}
 
     int leaf_bytes() const override { return 1; }
-    int n_tree_blocks() const override { return layout_.n_blocks; }
-    int first_tree(int block) const override { return layout_.block_offsets[block]; }
     int stride(int n) const override {
         if (n <= max_apart()) return n;
         const int places = places_together(n, kernels_.rank_lanes);
@@ -166,12 +171,7 @@ public:
             ByValue::load(documents, first, n, stride, loaded, scratch);
         int32_t* rank = static_cast<int32_t*>(scratch);
         char* const codes = static_cast<char*>(loaded) + ByValue::loaded_bytes(stride);
-        if (head(loaded).is_double)
-            code(kernels_.rank_codes_double, kernels_.jump_codes_double, kernels_.rank_bytes_double, x<double>(loaded), n, stride, rank,
-                 codes);
-        else
-            code(kernels_.rank_codes_float, kernels_.jump_codes_float, kernels_.rank_bytes_float, x<float>(loaded), n, stride, rank,
-                 codes);
+        visit(loaded, [&](const auto* x) { code(x, n, stride, rank, codes); });
     }
     void find(int block, int n, int stride, const void* loaded, void*, const LeafRecords& records, void* leaf) const override {
         const char* codes = static_cast<const char*>(loaded) + ByValue::loaded_bytes(stride);
@@ -193,14 +193,14 @@ private:
     bool fills_register(int stride) const { return stride >= kernels_.rank_lanes; }
     // Bytes of the codes of a document that is scored on its own.
     size_t of_document() const { return has_jumps() ? kJumpEntries : sizeof(uint32_t) * layout_.n_entries; }
-    template <class Walking, class Jumping, class Asked, class Value>
-    void code(Walking walking, Jumping jumping, Asked asked, const Value* x, int n, int stride, int32_t* rank, char* codes) const {
+    template <class Value> void code(const Value* x, int n, int stride, int32_t* rank, char* codes) const {
+        const auto& kernels = kernels_.of(x);
         if (!apart(n, stride))
-            asked(layout_, x, n, stride, rank, reinterpret_cast<int8_t*>(codes));
+            kernels.rank_bytes(layout_, x, n, stride, rank, reinterpret_cast<int8_t*>(codes));
         else if (has_jumps())
-            jumping(layout_, x, n, rank, reinterpret_cast<uint8_t*>(codes));
+            kernels.jump_codes(layout_, x, n, rank, reinterpret_cast<uint8_t*>(codes));
         else
-            walking(layout_, x, n, rank, reinterpret_cast<uint32_t*>(codes));
+            kernels.rank_codes(layout_, x, n, rank, reinterpret_cast<uint32_t*>(codes));
     }
     const RankWalkLayout layout_;
 };
@@ -212,7 +212,7 @@ public:
     // Words hold up to `word` documents, or the narrowest word's if that is more. Up to `together` document blocks share a
     // superblock. At least n_making threads write the code.
     Bitslice(const Kernels& kernels, const BitsliceLayout& layout, int word, int together, int n_making)
-        : kernels_(kernels), layout_(layout), together_(together), n_making_(n_making) {
+        : ExitLeaves(block_offsets_of(layout)), kernels_(kernels), layout_(layout), together_(together), n_making_(n_making) {
         while (n_widths_ < kernels.n_widths && 8 * kernels.widths[n_widths_].word_bytes <= word) n_widths_++;
         for (int w = 0; w < n_widths_; w++)
             for (int d = 0; d < 8 * kernels.widths[w].word_bytes; d++)
@@ -231,8 +231,6 @@ public:
         return 8 * kernels_.widths[w].word_bytes;
     }
     int leaf_bytes() const override { return layout_.leaf_bytes; }
-    int n_tree_blocks() const override { return layout_.n_blocks; }
-    int first_tree(int block) const override { return layout_.block_offsets[block]; }
     // The first tree block of a superblock decodes its predicates.
     bool begins_superblock(int block) const override { return layout_.block_segments[block] != layout_.block_segments[block + 1]; }
     int blocks_together() const override {

@@ -19,7 +19,6 @@ constexpr int kTogether = 256, kFewest = 4;  // numbers that vector code compute
 // fork, the child would wait for it forever.
 const std::array<uint64_t, kTablePowers> kMantissas = [] {
     const DefaultFloatMode mode;
-    mode.hold();
     std::array<uint64_t, kTablePowers> of{};
     for (int i = 0; i < kTablePowers; i++) {
         const double power = std::pow(2.0, static_cast<double>(i) / kTablePowers);
@@ -71,7 +70,6 @@ template <class Real, size_t n> bool are_equal(bool (*vectors)(const Real*, int6
 // Whether the C library's exp is glibc's: with another library, about one result in a hundred would differ.
 const bool kDoublesAsVectors = [] {
     const DefaultFloatMode mode;
-    mode.hold();
     return kHasVectors && are_equal(kVectors.doubles, numbers_below<double, 1024>(kMaxExponent));
 }();
 
@@ -79,7 +77,6 @@ const bool kDoublesAsVectors = [] {
 // fused multiply-add, and some whose results are not the floats nearest to the true values.
 const bool kFloatsAsVectors = [] {
     const DefaultFloatMode mode;
-    mode.hold();
     const std::array<float, 8> telling = {0x1.04845ep+5f,  -0x1.f8cbb2p+5f, 0x1.fefe02p-16f, 0x1.5b3c52p-14f,
                                           0x1.cd3982p-14f, 0x1.dfb8fap-14f, 0x1.fbb822p-14f, 0x1.625856p-13f};
     return kHasVectors && are_equal(kVectors.floats, numbers_below<float, 1024>(kMaxFloatExponent)) &&

@@ -27,7 +27,7 @@ public:
     ~DefaultFloatMode() {
         if (changed_) std::fesetenv(&before_);
     }
-    void hold() const {}  // Cython drops variables that are not used
+    void hold() const {}  // called in Cython only, which drops variables that are not used, even if they have destructors
     DefaultFloatMode(const DefaultFloatMode&) = delete;
     DefaultFloatMode& operator=(const DefaultFloatMode&) = delete;
 

@@ -32,20 +32,15 @@ constexpr uint8_t kNanLeft = 1;  // a bit of ForestTrees::routing: missing value
 class ForestWalk final : public ByValue {
 public:
     ForestWalk(const Kernels& kernels, const ForestTrees& trees, int block)
-        : ByValue(kernels, trees.columns, trees.single, block), trees_(trees) {}
+        : ByValue(kernels, trees, {0, trees.n_trees}, block), trees_(trees) {}
 
     int leaf_bytes() const override { return 4; }
-    int n_tree_blocks() const override { return 1; }
-    int first_tree(int block) const override { return block * trees_.n_trees; }
     size_t scratch_bytes(int) const override { return 0; }
     void load(const Documents& documents, int64_t first, int n, int, void* loaded, void*) const override {
         load_rows(documents, first, n, loaded);
     }
     void find(int, int n, int stride, const void* loaded, void*, const LeafRecords&, void* leaf) const override {
-        if (head(loaded).is_double)
-            walk(x<double>(loaded), n, stride, static_cast<int32_t*>(leaf));
-        else
-            walk(x<float>(loaded), n, stride, static_cast<int32_t*>(leaf));
+        visit(loaded, [&](const auto* x) { walk(x, n, stride, static_cast<int32_t*>(leaf)); });
     }
 
 private:

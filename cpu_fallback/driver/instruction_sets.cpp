@@ -67,7 +67,8 @@ bool InstructionSet::gathers() const {
     // AMD's load the values of a gather one at a time.
     constexpr unsigned kFp16 = 1u << 23;
     unsigned a, b, c, features;
-    return kernels->walk_nodes_float && !__builtin_cpu_is("amd") && __get_cpuid_count(7, 0, &a, &b, &c, &features) && features & kFp16;
+    return kernels->walks_nodes_alone() && !__builtin_cpu_is("amd") && __get_cpuid_count(7, 0, &a, &b, &c, &features) &&
+           features & kFp16;
 #else
     return false;
 #endif
@@ -76,7 +77,7 @@ bool InstructionSet::gathers() const {
 const InstructionSet* begin_instruction_sets() { return std::begin(instruction_sets); }
 const InstructionSet* end_instruction_sets() { return std::end(instruction_sets); }
 
-bool has_quickscorer() { return begin_instruction_sets()->kernels->quickscorer.qs_float; }
+bool has_quickscorer() { return begin_instruction_sets()->kernels->of_float.qs; }
 
 const Kernels* find_kernels(const char* isa) {
     for (const InstructionSet& set : instruction_sets)

@@ -183,59 +183,69 @@ Found find_by_trees(const ExitLeaves& engine, const Documents& documents, const 
     return {std::move(leaf), of_trees};
 }
 
+// How the sums of a document block lie while trees are added.
+struct SumLayout {
+    int n_outputs, stride;
+    bool by_document;       // [document][output], else [output][document]
+    const int32_t* places;  // of the documents
+
+    int64_t size() const { return static_cast<int64_t>(n_outputs) * stride; }
+    template <class Sum> void start(Sum* sums, const Sum* of_outputs) const {
+        if (by_document)
+            for (int row = 0; row < stride; row++) std::copy_n(of_outputs, n_outputs, sums + static_cast<int64_t>(row) * n_outputs);
+        else
+            for (int k = 0; k < n_outputs; k++) std::fill_n(sums + static_cast<int64_t>(k) * stride, stride, of_outputs[k]);
+    }
+    // values: [rows][n_outputs]
+    template <class Sum> void read(Sum* sums, const Sum* values, int rows) const {
+        for_each(rows, [=](int64_t sum, int64_t value) { sums[sum] = values[value]; });
+    }
+    template <class Sum> void write(const Sum* sums, Sum* values, int rows) const {
+        for_each(rows, [=](int64_t sum, int64_t value) { values[value] = sums[sum]; });
+    }
+
+private:
+    // Calls f(place among the sums, place in [rows][n_outputs]).
+    template <class F> void for_each(int rows, F f) const {
+        const int64_t n = n_outputs;
+        if (by_document)
+            for (int i = 0; i < rows; i++)
+                for (int k = 0; k < n; k++) f(places[i] * n + k, i * n + k);
+        else
+            for (int k = 0; k < n; k++)
+                for (int i = 0; i < rows; i++) f(static_cast<int64_t>(k) * stride + places[i], i * n + k);
+    }
+};
+
 template <class Sum>
 void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values,
               const Stages& stages, const Sum* begin, Sum* out, int n_threads) {
     const DocumentBlocks blocks = blocks_of(engine, documents, n_threads);
-    const int stride = blocks.stride, size = static_cast<int>(blocks.size);
+    const int stride = blocks.stride, size = static_cast<int>(blocks.size), n_outputs = values.n_outputs;
     engine.make_ready(stride, n_threads);
-    const int n_outputs = values.n_outputs;
-    const bool by_document = values.width > 1 && !values.tables;  // sums lie document by document, else output by output
     const uint16_t* order = engine.order(stride);
-    const Sum* start = static_cast<const Sum*>(values.start);
     const int64_t value_bytes = values.kind == ValueKind::float64 ? sizeof(double) : sizeof(float);
     const LeafRecords of_values = {values.tables ? nullptr : values.value, values.width * value_bytes, values.offsets};
     const LeafRecords records = values.row ? LeafRecords{values.row, sizeof *values.row, values.offsets} : of_values;
     const TreeBlocks trees = blocks_of_trees(engine, values);
     const Found found = find_by_trees(engine, documents, blocks, values, trees, records, n_threads);
     const Buffer memory = allocate(sizeof(int32_t) * stride);
-    int32_t* const places = static_cast<int32_t*>(memory.get());  // of each document's sums, while trees are added
+    int32_t* const places = static_cast<int32_t*>(memory.get());
     kernels.sum_places(values, order, static_cast<int>(std::min<int64_t>(size, documents.n)), places);
+    const SumLayout layout = {n_outputs, stride, values.width > 1 && !values.tables, places};
     for_document_blocks(engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
-        Sum* sums = static_cast<Sum*>(thread.sums.get());
-        const int64_t of_block = static_cast<int64_t>(n_outputs) * stride;
-        // Calls move(sum, place) for each document of a block and each output; `of_all` has places for the sums of all documents.
-        const auto exchange = [&](int block, int rows, auto* of_all, auto move) {
-            Sum* const of_sums = sums + block * of_block;
-            auto* const of_places = of_all + (first + block * blocks.size) * n_outputs;
-            const auto move_one = [&](int64_t i, int64_t k) {
-                move(of_sums[by_document ? places[i] * int64_t{n_outputs} + k : k * stride + places[i]], of_places[i * n_outputs + k]);
-            };
-            if (by_document)
-                for (int i = 0; i < rows; i++)
-                    for (int k = 0; k < n_outputs; k++) move_one(i, k);
-            else
-                for (int k = 0; k < n_outputs; k++)
-                    for (int i = 0; i < rows; i++) move_one(i, k);
-        };
-        const auto write = [&](int block, int rows, int stage) {
-            exchange(block, rows, out + stage * stages.stride, [](const Sum& sum, Sum& value) { value = sum; });
-        };
-        if (by_document)
-            for (int row = 0; row < blocks.together * stride; row++)
-                std::copy_n(start, n_outputs, sums + static_cast<int64_t>(row) * n_outputs);
-        else
-            for (int row = 0; row < blocks.together * n_outputs; row++)
-                std::fill_n(sums + static_cast<int64_t>(row) * stride, stride, start[row % n_outputs]);
-        for (int d = 0; d < n && begin; d += size)
-            exchange(d / size, std::min(size, n - d), begin, [](Sum& sum, const Sum& value) { sum = value; });
+        Sum* const sums = static_cast<Sum*>(thread.sums.get());
+        const auto row = [&](int block) { return first + block * blocks.size; };  // a block's first document
         const auto add_all = [&](int block, int rows, int tree, int n_trees, const void* leaf) {
+            Sum* const of_block = sums + block * layout.size();
             if constexpr (std::is_same_v<Sum, double>)
                 if (values.linear.bounds)
-                    return add_linear(values, documents, first + block * blocks.size, rows, tree, n_trees, engine.leaf_bytes(), leaf,
-                                      stride, order, places, sums + block * of_block);
-            kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? stride : rows, stride,
-                               sums + block * of_block);
+                    return add_linear(values, documents, row(block), rows, tree, n_trees, engine.leaf_bytes(), leaf, stride, order,
+                                      places, of_block);
+            kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? stride : rows, stride, of_block);
+        };
+        const auto write = [&](int block, int rows, int stage) {
+            layout.write(sums + block * layout.size(), out + stage * stages.stride + row(block) * n_outputs, rows);
         };
         const auto add = [&](int block, int rows, int tree, int n_trees, const void* leaf) {
             const char* from = static_cast<const char*>(leaf);
@@ -250,6 +260,10 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
             }
             add_all(block, rows, tree, n_trees, from);
         };
+        for (int block = 0; block < blocks.together; block++)
+            layout.start(sums + block * layout.size(), static_cast<const Sum*>(values.start));
+        for (int d = 0; d < n && begin; d += size)
+            layout.read(sums + d / size * layout.size(), begin + row(d / size) * n_outputs, std::min(size, n - d));
         if (found.leaf)
             add(0, n, values.first_tree, values.n_trees, found.leaf);
         else

@@ -17,6 +17,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "layout/documents.hpp"
 #include "layout/leaves.hpp"
@@ -28,18 +30,18 @@ struct Kernels;
 // How an engine finds exit leaves: a position among the tree's leaves, from left to right.
 class ExitLeaves {
 public:
+    // block_offsets: the first tree of each tree block, then the number of trees.
+    explicit ExitLeaves(std::vector<int32_t> block_offsets) : block_offsets_(std::move(block_offsets)) {
+        for (int block = 0; block < n_tree_blocks(); block++) largest_ = std::max(largest_, first_tree(block + 1) - first_tree(block));
+    }
     virtual ~ExitLeaves() = default;
+    int n_tree_blocks() const { return static_cast<int>(block_offsets_.size()) - 1; }
+    int first_tree(int block) const { return block_offsets_[block]; }  // of block 0 ... n_tree_blocks (the end)
+    int largest_tree_block() const { return largest_; }                // its number of trees
     virtual int document_block() const = 0;     // δ: most documents that load and find take at a time
     // Places that a document block of up to n documents gets in what load and find write.
     virtual int stride(int n) const = 0;
     virtual int leaf_bytes() const = 0;         // 1, 2 or 4: size of one stored position
-    virtual int n_tree_blocks() const = 0;
-    virtual int first_tree(int block) const = 0;  // of block 0 ... n_tree_blocks (the end)
-    int largest_tree_block() const {              // its number of trees
-        int largest = 0;
-        for (int block = 0; block < n_tree_blocks(); block++) largest = std::max(largest, first_tree(block + 1) - first_tree(block));
-        return largest;
-    }
     // Bytes that load writes for a document block, aligned to 64, and bytes of each thread's scratch.
     virtual size_t loaded_bytes(int stride) const = 0;
     virtual size_t scratch_bytes(int stride) const = 0;
@@ -62,6 +64,10 @@ public:
     // which the range begins.
     virtual void find(int block, int n, int stride, const void* loaded, void* scratch, const LeafRecords& records,
                       void* leaf) const = 0;
+
+private:
+    const std::vector<int32_t> block_offsets_;
+    int largest_ = 0;
 };
 
 // The functions below score the range of trees that LeafValues gives.

@@ -1,6 +1,6 @@
-// Small scratch is stacked in an arena that each thread keeps, so that a call with few documents allocates nothing. Large scratch
-// lies on large pages: on small pages, words may by chance compete for the same sets of the L2 cache, and take four times as long
-// to write. As the system clears large pages slowly, they are kept between calls.
+// Small scratch comes from a bump arena that each thread keeps, so that a call with few documents takes no memory from the system.
+// Large scratch lies on large pages: on small pages, words may by chance compete for the same sets of the L2 cache, and take four
+// times as long to write. As the system clears large pages slowly, they are kept between calls.
 #include "driver/scratch.hpp"
 
 #include <pthread.h>
@@ -20,9 +20,9 @@ namespace {
 
 constexpr size_t kLine = 64, kLargePage = 2 << 20, kLarge = kLargePage / 2;
 #ifdef __SANITIZE_ADDRESS__
-constexpr size_t kMaxKept = 0, kMaxStacked = 0;  // so that use after free and overruns are detected
+constexpr size_t kMaxKept = 0, kMaxArena = 0;  // so that use after free and overruns are detected
 #else
-constexpr size_t kMaxKept = 64 << 20, kMaxStacked = 1 << 20;
+constexpr size_t kMaxKept = 64 << 20, kMaxArena = 1 << 20;
 #endif
 
 struct Kept {
@@ -71,21 +71,22 @@ bool keep(size_t bytes, void* at) {
     return true;
 }
 
-// A stack of buffers. It is empty between calls, and then grows to the most that calls have needed at once.
+// A bump arena: buffers follow one another, and their memory is used again only once all are released. It is empty between calls,
+// and then grows to the most that calls have needed at once.
 class Arena {
 public:
     ~Arena() { std::free(memory_); }
 
-    void* push(size_t bytes) {  // null if there is no room, but counted all the same
+    void* allocate(size_t bytes) {  // null if there is no room, but counted all the same
         if (held_ == 0 && most_ > size_) grow();
         held_ += bytes;
-        most_ = std::max(most_, std::min(held_, kMaxStacked));
+        most_ = std::max(most_, std::min(held_, kMaxArena));
         if (bytes > size_ - used_) return nullptr;
         used_ += bytes;
         return memory_ + used_ - bytes;
     }
 
-    bool pop(void* at, size_t bytes) {  // whether the buffer was in the arena
+    bool release(void* at, size_t bytes) {  // whether the buffer was in the arena
         held_ -= bytes;
         const bool here = at >= memory_ && at < memory_ + size_;
         if (held_ == 0) used_ = 0;
@@ -111,10 +112,10 @@ thread_local Arena arena;
 Buffer allocate(size_t bytes) {
     const bool large = bytes >= kLarge;
     bytes = whole(bytes ? bytes : 1, large ? kLargePage : kLine);
-    if (void* kept = large ? take(bytes) : arena.push(bytes)) return Buffer(kept, {bytes});
+    if (void* kept = large ? take(bytes) : arena.allocate(bytes)) return Buffer(kept, {bytes});
     void* at = std::aligned_alloc(large ? kLargePage : kLine, bytes);
     if (!at) {
-        if (!large) arena.pop(nullptr, bytes);
+        if (!large) arena.release(nullptr, bytes);
         throw std::bad_alloc();
     }
 #ifdef MADV_HUGEPAGE
@@ -124,7 +125,7 @@ Buffer allocate(size_t bytes) {
 }
 
 void GiveBack::operator()(void* at) const {
-    if (bytes >= kLargePage ? !keep(bytes, at) : !arena.pop(at, bytes)) std::free(at);
+    if (bytes >= kLargePage ? !keep(bytes, at) : !arena.release(at, bytes)) std::free(at);
 }
 
 }  // namespace gpuqs

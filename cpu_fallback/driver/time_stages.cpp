@@ -11,13 +11,11 @@ namespace {
 // A Bitslice that measures the time of its stages, for one thread.
 class TimedBitslice final : public ExitLeaves {
 public:
-    TimedBitslice(const Bitslice& engine, double seconds[4]) : engine_(engine), seconds_(seconds) {}
+    TimedBitslice(const Bitslice& engine, double seconds[4]) : ExitLeaves(engine), engine_(engine), seconds_(seconds) {}
 
     int document_block() const override { return engine_.document_block(); }
     int stride(int n) const override { return engine_.stride(n); }
     int leaf_bytes() const override { return engine_.leaf_bytes(); }
-    int n_tree_blocks() const override { return engine_.n_tree_blocks(); }
-    int first_tree(int block) const override { return engine_.first_tree(block); }
     size_t loaded_bytes(int stride) const override { return engine_.loaded_bytes(stride); }
     size_t scratch_bytes(int stride) const override { return engine_.scratch_bytes(stride); }
     const uint16_t* order(int stride) const override { return engine_.order(stride); }
@@ -63,10 +61,10 @@ private:
 }  // namespace
 
 void time_stages(const Bitslice& engine, const Kernels& kernels, const Documents& documents, const LeafValues& values, void* sums,
-                 bool started, double seconds[4]) {
+                 double seconds[4]) {
     std::fill_n(seconds, 4, 0.0);
     const TimedBitslice timed(engine, seconds);
-    score(timed, kernels, documents, values, sums, 1, started);
+    score(timed, kernels, documents, values, sums, 1, false);
     timed.stage(3);
 }
 

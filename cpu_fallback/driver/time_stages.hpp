@@ -7,6 +7,6 @@ namespace gpuqs {
 
 // Scores as `score` with one thread does. Seconds by stage: rank coding, predicates, programs (with exit leaves), and
 // values: all else that `score` does.
-void time_stages(const Bitslice&, const Kernels&, const Documents&, const LeafValues&, void* sums, bool started, double seconds[4]);
+void time_stages(const Bitslice&, const Kernels&, const Documents&, const LeafValues&, void* sums, double seconds[4]);
 
 }  // namespace gpuqs

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <new>
 
 #include "driver/engines.hpp"
+#include "jit/executable.hpp"
 
 namespace gpuqs {
 
@@ -30,7 +30,7 @@ public:
         if (!fill_words(stride) || refused_.load(std::memory_order_relaxed)) return;
         try {
             tops_.make_ready(word_, n_threads);
-        } catch (const std::bad_alloc&) {  // the process may have forbidden itself to make code
+        } catch (const CodeForbidden&) {  // since the engine was chosen
             refused_.store(true, std::memory_order_relaxed);
         }
     }

@@ -11,6 +11,7 @@
 
 #include "generic/scalar_leaves.inl"
 #include "layout/leaves.hpp"
+#include "registers.inl"
 #include "tables.inl"
 
 namespace gpuqs {
@@ -19,14 +20,6 @@ namespace {
 constexpr int kFewestInRuns = 4;     // documents: with fewer, finding runs takes longer than it saves
 constexpr int kTreesIn32Bits = 128;  // fixed-point leaves are below 2^23 in magnitude, so that sums stay below 2^31
 constexpr int kColumns = 16;         // upper limit of vector columns that are added together
-// Bytes of a register for their sums.
-#if defined(__AVX512F__)
-constexpr int kSumBytes = 64;
-#elif defined(__AVX__)
-constexpr int kSumBytes = 32;
-#else
-constexpr int kSumBytes = 16;
-#endif
 constexpr int kRowTrees = 16, kRowDocuments = 128;  // trees and documents whose leaves are turned into rows at a time
 
 // Calls add(tree, n, step, output) for runs of trees: n trees, every step-th one from `tree` on, that add to the same output. The
@@ -53,7 +46,7 @@ constexpr int power_within(int n, int most) {
 
 // Sums of `width` neighbouring outputs, in as few registers as possible.
 template <int width, class Sum> struct Sums {
-    static constexpr int kHead = power_within(width, kSumBytes / sizeof(Sum));
+    static constexpr int kHead = power_within(width, kRegisterBytes / sizeof(Sum));
     static constexpr int kRegisters = 1 + Sums<width - kHead, Sum>::kRegisters;
     typedef Sum Head __attribute__((vector_size(kHead * sizeof(Sum))));  // GCC drops the attribute from a `using`
     Head head;

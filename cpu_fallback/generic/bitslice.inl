@@ -194,7 +194,12 @@ template <class Word> inline Word* word_at(Word* words, uint64_t place) {
 // A root's S stays in a register for its children: it is S_end of the left one and S_first of the right one.
 template <int kind, class Word> inline void run_treelets(const Treelet* at, const Treelet* end, const Word* words, Word* s) {
     for (; at != end; at++) {
-        // Three loads for all fields of a treelet, because the load ports are the bottleneck.
+        // Three loads for all fields of a treelet, because the load ports are the bottleneck. The last one goes on beyond `slot`.
+        static_assert(sizeof(Treelet) == 24 && offsetof(Treelet, predicate) == 0 && sizeof Treelet::predicate[0] == 4 &&
+                          offsetof(Treelet, slot) == 12 && offsetof(Treelet, first) == 18 && offsetof(Treelet, end) == 20 &&
+                          offsetof(Treelet, zero) == 22,
+                      "as the loads and shifts say");
+        static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a load's first field is its lowest bits");
         uint64_t low, middle, high;
         __builtin_memcpy(&low, at->predicate, sizeof low);
         __builtin_memcpy(&middle, at->predicate + 2, sizeof middle);

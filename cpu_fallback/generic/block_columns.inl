@@ -43,7 +43,7 @@ public:
 private:
     static constexpr int kFewColumns = 3;  // a window with fewer columns costs more than it saves
     static constexpr int64_t kValueBytes = sizeof(typename Reading::In);
-    using Unasked = typename Reading::Unasked;  // once a lossy value is found, no others are looked for
+    using Unchecked = typename Reading::Unchecked;  // once a lossy value is found, no others are looked for
 
     const float* values_of(int c) {
         const int feature = columns_.feature[c];
@@ -63,7 +63,7 @@ private:
         if (documents_.row_stride == kValueBytes) {
             for (; d + kTile <= n_; d += kTile)
                 if (lossy_)
-                    copy_tile<Unasked>(from + d * kValueBytes, own_ + d);
+                    copy_tile<Unchecked>(from + d * kValueBytes, own_ + d);
                 else
                     lossy_ = copy_tile<Reading>(from + d * kValueBytes, own_ + d);
         }
@@ -79,7 +79,7 @@ private:
         int d = 0;
         for (; d + kTile <= n_; d += kTile, from += kTile * documents_.row_stride)
             if (lossy_)
-                transpose_tile<Unasked>(from, documents_.row_stride, window_[0] + d, kRankBlock);
+                transpose_tile<Unchecked>(from, documents_.row_stride, window_[0] + d, kRankBlock);
             else
                 lossy_ = transpose_tile<Reading>(from, documents_.row_stride, window_[0] + d, kRankBlock);
         for (; d < n_; d++, from += documents_.row_stride)
@@ -91,8 +91,7 @@ private:
     const float* without_zeros(int c, const float* values) {
         for (int d = 0; d < size_; d++) own_[d] = values[d];
         for (int d = 0; d < n_; d++) {
-            const auto x = Reading::compared(value(c, d));
-            if (x <= kZeroThreshold && x >= -kZeroThreshold) own_[d] = __builtin_nanf("");
+            if (is_zero(Reading::compared(value(c, d)))) own_[d] = __builtin_nanf("");
         }
         return own_;
     }

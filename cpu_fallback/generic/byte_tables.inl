@@ -13,11 +13,11 @@ constexpr int table_part_bytes(int, int value_bytes) { return value_bytes == 4; 
 constexpr bool joins_parts(int) { return false; }
 constexpr int kDocumentsInRegisters = sizeof(Register);  // documents whose sums stay in registers
 
-template <int part_bytes, int n_leaves, int n_parts> struct Tree {
+template <int part_bytes, int n_leaves, int n_parts> struct LeafTables {
     const uint8_t* tables;
     struct Index { Register at[n_leaves / 16]; };
 
-    explicit Tree(const uint8_t* of_tree) : tables(of_tree) {}
+    explicit LeafTables(const uint8_t* of_tree) : tables(of_tree) {}
     static Index index(const uint8_t* leaf, int) {
         const Register leaves = load_register(leaf);
         Index index;

@@ -23,14 +23,19 @@ void transpose_bits(uint64_t* words) {
             }
 }
 
+// The category code of a value, which is not NaN, or -1 if it has none below `end`.
+template <class Value> int64_t code_of(int routing, Value x, Value end) {
+    const bool above = routing & kNegativeFractionIsZero ? x > -1 : x >= 0;
+    if (!above || !(x < end) || !(end > 0)) return -1;  // end is 0: for -1 < x < 0
+    const int64_t code = static_cast<int64_t>(x);
+    return routing & kWholeCodes && static_cast<Value>(code) != x ? -1 : code;
+}
+
 // The table row of a value: the row of its code, of "no code", or of missing values.
 template <class Value> int row_of(const Columns& columns, const CategoryTable& table, Value x) {
     if (x != x) return table.missing();
-    const bool above = table.routing & kNegativeFractionIsZero ? x > -1 : x >= 0;
-    if (!above || !(x < static_cast<Value>(table.n_codes)) || table.n_codes == 0) return table.no_code();  // no codes: for -1 < x < 0
-    const int64_t code = static_cast<int64_t>(x);
-    if (table.routing & kWholeCodes && static_cast<Value>(code) != x) return table.no_code();
-    return columns.row_of_code[table.codes + code];
+    const int64_t code = code_of(table.routing, x, static_cast<Value>(table.n_codes));
+    return code < 0 ? table.no_code() : columns.row_of_code[table.codes + code];
 }
 
 // The rows of n documents, their values cast to Value first.

@@ -1,8 +1,8 @@
 // All kernels of one instruction set, as a table. Each isa/*/kernels.cpp makes one.
 //
 // This file is compiled once for each instruction set. The compiler searches that set's folder first, for registers.inl,
-// gathers.inl, jumps.inl, lanes.inl, rows.inl, search.inl, tables.inl and tile.inl. Names have internal linkage, so that the
-// code of one set does not mix with that of another.
+// gathers.inl, jumps.inl, lanes.inl, rows.inl, scalar_sums.inl, search.inl, tables.inl and tile.inl. Names have internal linkage,
+// so that the code of one set does not mix with that of another.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -36,13 +36,21 @@ template <class Word, int... n_bits> constexpr BitsliceKernels width(std::intege
 }
 template <class Word> constexpr BitsliceKernels width() { return width<Word>(std::make_integer_sequence<int, kPlanes + 1>()); }
 
-// The kernels of QuickScorer's engines; null if gpuqs is built without QuickScorer.
-constexpr QuickScorerKernels quickscorer_kernels() {
+template <class Value, int lanes> constexpr ValueKernels<Value> value_kernels() {
+    ValueKernels<Value> of = {};
+    of.load = load<Value>;
+    of.load_rows = load_rows<Value>;
 #ifdef GPUQS_QUICKSCORER
-    return {qs<float>, qs<double>, vqs<float>, vqs<double>};
-#else
-    return {};
+    of.qs = qs<Value>;
+    of.vqs = vqs<Value>;
 #endif
+    of.to_keys = to_keys<Value>;
+    of.walk = walk<Value>;
+    of.walk_nodes = walk_nodes_kernel<Gathers, Value>();
+    of.rank_codes = rank_codes<Value>;
+    of.jump_codes = jump_codes<Value>;
+    of.rank_bytes = rank_bytes<lanes, Value>;
+    return of;
 }
 
 // Words: the words that bitslice works on, the narrowest first.
@@ -51,13 +59,10 @@ template <class... Words> constexpr Kernels kernel_table(const char* name, Encod
     constexpr int lanes = std::min(std::max({static_cast<int>(sizeof(Words))...}), kMaxRankLanes);
     // clang-format off
     return {name, encoding,
-            load<float>, load<double>, load_rows<float>, load_rows<double>,
+            value_kernels<float, lanes>(), value_kernels<double, lanes>(),
             add_values, table_part, sum_places,
-            Lanes::n, quickscorer_kernels(),
-            walk<float>, walk<double>, walk_nodes_kernel<Gathers, float>(), walk_nodes_kernel<Gathers, double>(),
-            rank_codes<float>, rank_codes<double>, rankwalk,
-            jump_codes<float>, jump_codes<double>, jumps_kernel<Jumps>(),
-            lanes, rank_bytes<lanes, float>, rank_bytes<lanes, double>, rank_tests<lanes>,
+            Lanes::n,
+            rankwalk, jumps_kernel<Jumps>(), lanes, rank_tests<lanes>,
             rank, sizeof...(Words), {width<Words>()...}};
     // clang-format on
 }

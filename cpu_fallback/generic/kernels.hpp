@@ -26,25 +26,41 @@ struct BitsliceKernels {
 
 constexpr int kMaxWidths = 3;
 
-// Kernels that find leaf[tree][stride] of a tree block; `bits` is scratch, x is [column][stride]. qs scores one or four documents
-// together.
-struct QuickScorerKernels {
-    void (*qs_float)(const QuickScorerLayout&, int block, const float* x, int n, int stride, int together, void* bits, void* leaf);
-    void (*qs_double)(const QuickScorerLayout&, int block, const double* x, int n, int stride, int together, void* bits, void* leaf);
-    void (*vqs_float)(const QuickScorerLayout&, int block, const float* x, int n, int stride, void* bits, uint8_t* leaf);
-    void (*vqs_double)(const QuickScorerLayout&, int block, const double* x, int n, int stride, void* bits, uint8_t* leaf);
+// The kernels that read documents as values of one type. Those that score find leaf[tree][stride] of a tree block.
+template <class Value> struct ValueKernels {
+    // Loads documents [first, first + n) into x[column][stride].
+    void (*load)(const Documents&, int64_t first, int n, const Columns&, int stride, Value* x);
+    // The same into x[document][column]; true if some value is missing.
+    bool (*load_rows)(const Documents&, int64_t first, int n, const Columns&, Value* x);
+
+    // From x[column][stride]; `bits` is scratch. qs scores one or four documents together. Null where QuickScorer is not built.
+    void (*qs)(const QuickScorerLayout&, int block, const Value* x, int n, int stride, int together, void* bits, void* leaf);
+    void (*vqs)(const QuickScorerLayout&, int block, const Value* x, int n, int stride, void* bits, uint8_t* leaf);
+
+    // Replaces n values by their keys, for walk; see WalkKey.
+    void (*to_keys)(int64_t n, Value* x);
+    // From the keys of x[document][column]. Walks begin where `starts` says, or at the roots if it is null.
+    void (*walk)(const WalkLayout&, int block, const WalkKey<Value>* x, bool has_missing, int n, int stride, int32_t* leaf,
+                 const WalkStarts* starts);
+    // From x[document][column], from the roots over items that are only nodes (nodes_alone); null for instruction sets without gathers.
+    void (*walk_nodes)(const WalkLayout&, int block, const Value* x, bool has_missing, int n, int stride, int32_t* leaf);
+
+    // Codes for rankwalk; rank is scratch of the shape of x. For walks, code[document][entry] from x[document][column];
+    void (*rank_codes)(const RankWalkLayout&, const Value* x, int n, int32_t* rank, uint32_t* code);
+    // for jumps, code[document][kJumpEntries] from the same;
+    void (*jump_codes)(const RankWalkLayout&, const Value* x, int n, int32_t* rank, uint8_t* code);
+    // for tests, code[entry][places] from x[column][stride]; stride is a multiple of places_together(n, rank_lanes).
+    void (*rank_bytes)(const RankWalkLayout&, const Value* x, int n, int stride, int32_t* rank, int8_t* code);
 };
 
 struct Kernels {
     const char* isa;    // its name
     Encoding encoding;  // how tree programs are encoded as machine code
 
-    // Load documents [first, first + n) into feature-major x[column][stride].
-    void (*load_float)(const Documents&, int64_t first, int n, const Columns&, int stride, float* x);
-    void (*load_double)(const Documents&, int64_t first, int n, const Columns&, int stride, double* x);
-    // The same into x[document][column]; true if some value is missing.
-    bool (*load_rows_float)(const Documents&, int64_t first, int n, const Columns&, float* x);
-    bool (*load_rows_double)(const Documents&, int64_t first, int n, const Columns&, double* x);
+    ValueKernels<float> of_float;
+    ValueKernels<double> of_double;
+    const ValueKernels<float>& of(const float*) const { return of_float; }
+    const ValueKernels<double>& of(const double*) const { return of_double; }
 
     // sums[output][stride] += values of the exit leaves leaf[tree][stride] of trees [first, first + n_trees). Leaf vectors
     // without tables are added to sums[document][output].
@@ -54,31 +70,16 @@ struct Kernels {
     // The places of n documents in `sums`. order: their places in `leaf`; null: document d is at place d.
     void (*sum_places)(const LeafValues&, const uint16_t* order, int n, int32_t* places);
 
-    int vqs_lanes;  // documents that vqs scores at once; the stride is a multiple of it
-    QuickScorerKernels quickscorer;  // null where they are not built
-    // For walk, x is [document][column]. Walks begin where `starts` says, or at the roots if it is null.
-    void (*walk_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf,
-                       const WalkStarts* starts);
-    void (*walk_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf,
-                        const WalkStarts* starts);
-    // Walk from the roots over items that are only nodes (nodes_alone); null for instruction sets without gathers.
-    void (*walk_nodes_float)(const WalkLayout&, int block, const float* x, bool has_missing, int n, int stride, int32_t* leaf);
-    void (*walk_nodes_double)(const WalkLayout&, int block, const double* x, bool has_missing, int n, int stride, int32_t* leaf);
+    bool walks_nodes_alone() const { return of_float.walk_nodes; }
 
-    // Codes for walks, code[document][entry], from x[document][column]; rank is scratch of the shape of x.
-    void (*rank_codes_float)(const RankWalkLayout&, const float* x, int n, int32_t* rank, uint32_t* code);
-    void (*rank_codes_double)(const RankWalkLayout&, const double* x, int n, int32_t* rank, uint32_t* code);
-    // Walks to leaf[tree][stride] of a tree block.
+    int vqs_lanes;  // documents that vqs scores at once; the stride is a multiple of it
+
+    // rankwalk finds leaf[tree][stride] of a tree block: by walks,
     void (*rankwalk)(const RankWalkLayout&, int block, const uint32_t* code, int n, int stride, uint8_t* leaf);
-    // The same by jumps, from code[document][kJumpEntries]; rank_jumps is null for instruction sets without jumps.
-    void (*jump_codes_float)(const RankWalkLayout&, const float* x, int n, int32_t* rank, uint8_t* code);
-    void (*jump_codes_double)(const RankWalkLayout&, const double* x, int n, int32_t* rank, uint8_t* code);
+    // by jumps (null for instruction sets without them),
     void (*rank_jumps)(const RankWalkLayout&, int block, const uint8_t* code, const LeafRecords&, int n, int stride, uint8_t* leaf);
-    // The same for more documents, which evaluate every test: code[entry][places], from x[column][stride]; rank is scratch of the
-    // shape of x; stride is a multiple of places_together(n, rank_lanes).
+    // or, for more documents, by evaluating every test for rank_lanes of them at once.
     int rank_lanes;
-    void (*rank_bytes_float)(const RankWalkLayout&, const float* x, int n, int stride, int32_t* rank, int8_t* code);
-    void (*rank_bytes_double)(const RankWalkLayout&, const double* x, int n, int stride, int32_t* rank, int8_t* code);
     void (*rank_tests)(const RankWalkLayout&, int block, const int8_t* code, const LeafRecords&, int n, int stride, uint8_t* leaf);
 
     // Ranks documents [first, first + n) into bit planes.

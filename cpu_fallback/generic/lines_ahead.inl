@@ -23,10 +23,10 @@ public:
         : documents_(documents), columns_(columns), size_(size), features_(together(documents.column_stride)),
           rows_(together(documents.row_stride)), step_(rows_ * documents.row_stride), first_(first) {
         begin_line();
-        ask(size);
+        prefetch_rows(size);
         for (int line = 1; line < (rows_ > 1 ? kColumnsAhead : kLinesAhead); line++) {
             next_line();
-            ask(size);
+            prefetch_rows(size);
         }
     }
 
@@ -38,7 +38,7 @@ public:
             share_ = columns_left_ == 1 ? size_ : (size_ + columns_left_ - 1) / columns_left_;
         }
         columns_left_--;
-        ask(share_);
+        prefetch_rows(share_);
     }
 
 private:
@@ -68,7 +68,7 @@ private:
               columns_.feature[column_] * documents_.column_stride;
     }
     // Prefetches the next `rows` rows of the line, or those that are left.
-    void ask(int rows) {
+    void prefetch_rows(int rows) {
         if (rows > left_) rows = left_;
         left_ -= rows;
         const char* at = at_;

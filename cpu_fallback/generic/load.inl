@@ -41,12 +41,6 @@ inline int load_tile(const Documents& documents, const char* rows, int n, const 
     return kTile;
 }
 
-// kZeroThreshold is exact in float32, so floats need no conversion to double.
-template <class Out> bool is_zero(Out x) {
-    constexpr Out most = static_cast<Out>(kZeroThreshold);
-    return (x <= most) & (x >= -most);
-}
-
 // Without a branch, because it is hard to predict which values are zero.
 template <class Out> void zeros_to_nan(int64_t n, Out* x) {
     for (int64_t d = 0; d < n; d++) x[d] = is_zero(x[d]) ? static_cast<Out>(__builtin_nan("")) : x[d];
@@ -56,15 +50,12 @@ template <class Out> void zeros_to_nan(int64_t n, Out* x) {
 template <class Out> void categories_to_sides(const Columns& columns, int c, int n, Out* x) {
     const uint32_t* words = columns.set_words + columns.set_offsets[c];
     const Out end = static_cast<Out>(32 * (columns.set_offsets[c + 1] - columns.set_offsets[c]));
-    const bool right = columns.routing[c] & kSetRight, whole = columns.routing[c] & kWholeCodes;
-    const bool fraction = columns.routing[c] & kNegativeFractionIsZero;
+    const int routing = columns.routing[c];
+    const bool right = routing & kSetRight;
     for (int d = 0; d < n; d++) {
         if (x[d] != x[d]) continue;
-        bool in_set = (fraction ? x[d] > -1 : x[d] >= 0) && x[d] < end && end > 0;
-        if (in_set) {
-            const int64_t code = static_cast<int64_t>(x[d]);
-            in_set = (words[code / 32] >> (code % 32) & 1) && !(whole && static_cast<Out>(code) != x[d]);
-        }
+        const int64_t code = code_of(routing, x[d], end);
+        const bool in_set = code >= 0 && (words[code / 32] >> (code % 32) & 1);
         x[d] = in_set == right;
     }
 }
@@ -140,11 +131,11 @@ void copy_rows(const Documents& documents, int64_t first, int n, const Columns& 
     }
 }
 
-// Turns a row's zeros into NaN in the columns that ask for it; in columns of category sets, a zero is a category.
+// Turns a row's zeros into NaN in the columns where they count as missing; in columns of category sets, a zero is a category.
 template <class Out> void zeros_of_row_to_nan(const Columns& columns, Out* x) {
     for (int c = 0; c < columns.n; c++) {
-        const bool asked = (columns.routing[c] & (kCategorical | kZeroMissing)) == kZeroMissing;
-        x[c] = (asked & is_zero(x[c])) ? static_cast<Out>(__builtin_nan("")) : x[c];
+        const bool missing = (columns.routing[c] & (kCategorical | kZeroMissing)) == kZeroMissing;
+        x[c] = (missing & is_zero(x[c])) ? static_cast<Out>(__builtin_nan("")) : x[c];
     }
 }
 

@@ -35,7 +35,8 @@ constexpr int kRecordsApart = 4;
 
 // A tree block for n documents (for one, if `alone`), to leaf[tree][stride]. Prefetches the leaves' records.
 template <class Set, int registers, int doublings, bool alone>
-void ask_words(const RankJumps jumps, int block, const uint8_t* code, int n, const LeafRecords records, int stride, uint8_t* leaf) {
+void evaluate_words(const RankJumps jumps, int block, const uint8_t* code, int n, const LeafRecords records, int stride,
+                    uint8_t* leaf) {
     const auto bytes = Set::load(code);
     const bool records_apart = alone || n <= kRecordsApart || records.bytes > static_cast<int64_t>(sizeof(double));
     const int ahead = prefetches_to_l2 ? kWordsAheadToL2 : kWordsAhead;
@@ -68,11 +69,12 @@ constexpr int kMinDoublings = 2, kMaxDoublings = 7;
 static_assert(kRankLeaves - 2 <= 1 << kMaxDoublings, "steps from the root of a chain to its last node");
 
 template <class Set, int registers, bool alone, int doublings = kMinDoublings>
-void ask_so_deep(const RankJumps& jumps, int block, const uint8_t* code, int n, const LeafRecords& records, int stride, uint8_t* leaf) {
+void evaluate_so_deep(const RankJumps& jumps, int block, const uint8_t* code, int n, const LeafRecords& records, int stride,
+                      uint8_t* leaf) {
     if constexpr (doublings < kMaxDoublings)
         if (jumps.doublings[block] > doublings)
-            return ask_so_deep<Set, registers, alone, doublings + 1>(jumps, block, code, n, records, stride, leaf);
-    ask_words<Set, registers, doublings, alone>(jumps, block, code, n, records, stride, leaf);
+            return evaluate_so_deep<Set, registers, alone, doublings + 1>(jumps, block, code, n, records, stride, leaf);
+    evaluate_words<Set, registers, doublings, alone>(jumps, block, code, n, records, stride, leaf);
 }
 
 // n documents, coded by jump_codes, to leaf[tree][stride] of a tree block.
@@ -80,14 +82,14 @@ template <class Set>
 void rank_jumps(const RankWalkLayout& layout, int block, const uint8_t* code, const LeafRecords& records, int n, int stride,
                 uint8_t* leaf) {
     const bool pairs = layout.jumps.words_together == 2;
-    const auto ask = n == 1 ? (pairs ? ask_so_deep<Set, 2, true> : ask_so_deep<Set, 1, true>)
-                            : (pairs ? ask_so_deep<Set, 2, false> : ask_so_deep<Set, 1, false>);
-    ask(layout.jumps, block, code, n, records, stride, leaf);
+    const auto evaluate = n == 1 ? (pairs ? evaluate_so_deep<Set, 2, true> : evaluate_so_deep<Set, 1, true>)
+                                 : (pairs ? evaluate_so_deep<Set, 2, false> : evaluate_so_deep<Set, 1, false>);
+    evaluate(layout.jumps, block, code, n, records, stride, leaf);
 }
 
 // The kernel of an instruction set with jumps; null otherwise.
 template <class Set> constexpr auto jumps_kernel() -> decltype(&rank_jumps<Set>) {
-    if constexpr (Set::here)
+    if constexpr (Set::available)
         return rank_jumps<Set>;
     else
         return nullptr;

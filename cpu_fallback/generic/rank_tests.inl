@@ -53,12 +53,12 @@ template <class Byte, int lanes> struct RegisterOf { typedef Byte Bytes __attrib
 
 // Takes `registers` registers of documents through n_together trees, whose steps wait for each other only within a tree.
 template <int lanes, int registers, int n_together>
-void ask_trees(const RankTest* tests, const int64_t* offsets, const int8_t* code, int stride, uint8_t* leaf) {
+void evaluate_trees(const RankTest* tests, const int64_t* offsets, const int8_t* code, int stride, uint8_t* leaf) {
     using Labels = typename RegisterOf<uint8_t, lanes>::Bytes;
     using Bytes = typename RegisterOf<int8_t, lanes>::Bytes;
     constexpr int64_t places = lanes * registers;
     Labels at[n_together][registers] = {}, label = {};
-    const auto ask = [&](int t, int64_t i) {
+    const auto evaluate = [&](int t, int64_t i) {
         const RankTest test = tests[offsets[t] + i];
         const Labels first = Labels{} + test.first;
         const Bytes position = Bytes{} + test.position;
@@ -77,15 +77,15 @@ void ask_trees(const RankTest* tests, const int64_t* offsets, const int8_t* code
     for (int64_t i = 0; i < common; i++) {
         label += 1;
 #pragma GCC unroll 4
-        for (int t = 0; t < n_together; t++) ask(t, i);
+        for (int t = 0; t < n_together; t++) evaluate(t, i);
     }
-    const Labels asked = label;
+    const Labels evaluated = label;
 #pragma GCC unroll 4
     for (int t = 0; t < n_together; t++) {  // the remaining tests of larger trees
-        label = asked;
+        label = evaluated;
         for (int64_t i = common; i < offsets[t + 1] - offsets[t]; i++) {
             label += 1;
-            ask(t, i);
+            evaluate(t, i);
         }
     }
 #pragma GCC unroll 4
@@ -93,18 +93,19 @@ void ask_trees(const RankTest* tests, const int64_t* offsets, const int8_t* code
 }
 
 template <int lanes, int registers>
-void ask_block(const RankWalkLayout& layout, int block, const int8_t* code, const LeafRecords& records, int stride, uint8_t* leaf) {
+void evaluate_block(const RankWalkLayout& layout, int block, const int8_t* code, const LeafRecords& records, int stride,
+                    uint8_t* leaf) {
     constexpr int kTreesTogether = registers == 1 ? 4 : 2;  // as many as registers hold
     const int first = layout.block_offsets[block], end = layout.block_offsets[block + 1];
     int t = first;
     for (; t + kTreesTogether <= end; t += kTreesTogether) {
         for (int i = 0; i < kTreesTogether; i++) prefetch_records(records, t + i);
-        ask_trees<lanes, registers, kTreesTogether>(layout.tests, layout.node_offsets + t, code, stride,
-                                                    leaf + static_cast<int64_t>(t - first) * stride);
+        evaluate_trees<lanes, registers, kTreesTogether>(layout.tests, layout.node_offsets + t, code, stride,
+                                                         leaf + static_cast<int64_t>(t - first) * stride);
     }
     for (; t < end; t++)
-        ask_trees<lanes, registers, 1>(layout.tests, layout.node_offsets + t, code, stride,
-                                       leaf + static_cast<int64_t>(t - first) * stride);
+        evaluate_trees<lanes, registers, 1>(layout.tests, layout.node_offsets + t, code, stride,
+                                            leaf + static_cast<int64_t>(t - first) * stride);
 }
 
 // n documents, coded by rank_bytes, to leaf[tree][stride] of a tree block; stride has room for whole registers.
@@ -112,11 +113,11 @@ template <int lanes>
 void rank_tests(const RankWalkLayout& layout, int block, const int8_t* code, const LeafRecords& records, int n, int stride,
                 uint8_t* leaf) {
     const int places = places_together(n, lanes);
-    const auto ask = places == lanes       ? ask_block<lanes, 1>
-                     : places == 2 * lanes ? ask_block<lanes, 2>
-                                           : ask_block<lanes, kRegistersTogether>;
+    const auto evaluate = places == lanes       ? evaluate_block<lanes, 1>
+                          : places == 2 * lanes ? evaluate_block<lanes, 2>
+                                                : evaluate_block<lanes, kRegistersTogether>;
     for (int first = 0; first < n; first += places, code += static_cast<int64_t>(places) * layout.n_entries)
-        ask(layout, block, code, records, stride, leaf + first);
+        evaluate(layout, block, code, records, stride, leaf + first);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 //           the answers of level l are bit n_bits - 1 - l of the ranks: store them as plane bits
 //           where x equals a threshold of the column, but was rounded down to it: compare the values themselves
 //
-// `Search::levels<n, ties, keeps>`, of isa/*/search.inl, searches the first n <= kLevels levels in registers; `Rows::ask<ties>`
+// `Search::levels<n, ties, keeps>`, of isa/*/search.inl, searches the first n <= kLevels levels in registers; `Rows::search<ties>`
 // searches three levels in memory. `ties`: they return whether some value equals a threshold.
 #pragma once
 #include <cstdint>
@@ -55,8 +55,8 @@ template <bool ties>
     int level = levels_by_tables(n_bits);
     bool tie = search_levels<ties, true>(tables, level, x, n_documents, top, plane_bytes, answers);
     for (; level < n_bits; level += 3)
-        tie |= Rows::ask<ties>(tables + rows_offset(n_bits, level), level, x, n_documents, answers, top - level * plane_bytes,
-                               plane_bytes);
+        tie |= Rows::search<ties>(tables + rows_offset(n_bits, level), level, x, n_documents, answers, top - level * plane_bytes,
+                                  plane_bytes);
     return tie;
 }
 

@@ -1,26 +1,28 @@
-// How document values become the float32 values that are searched.
+// How document values become the float32 values that are searched, and which of them are zeros.
 #pragma once
 #include <cstdint>
+
+#include "layout/columns.hpp"
 
 namespace gpuqs {
 namespace {
 
 struct AsFloat {  // float32 documents
     using In = float;
-    using Unasked = AsFloat;
+    using Unchecked = AsFloat;
     static float searched(float x) { return x; }
     static float compared(float x) { return x; }
 };
 struct Nearest {  // float64 documents that the source library casts to float32 first
     using In = double;
-    using Unasked = Nearest;
+    using Unchecked = Nearest;
     static float searched(double x) { return static_cast<float>(x); }
     static float compared(double x) { return searched(x); }
 };
-struct BelowUnasked;
+struct BelowUnchecked;
 struct Below {  // other float64 documents: the largest float32 not above the value
     using In = double;
-    using Unasked = BelowUnasked;
+    using Unchecked = BelowUnchecked;
     static float searched(double x) {
         float near = static_cast<float>(x);
         int32_t bits;
@@ -31,7 +33,7 @@ struct Below {  // other float64 documents: the largest float32 not above the va
     }
     static double compared(double x) { return x; }
 };
-struct BelowUnasked : Below {};  // once a lossy value has been found: whether others are lossy does not matter
+struct BelowUnchecked : Below {};  // once a lossy value has been found: whether others are lossy does not matter
 
 template <class Reading> inline typename Reading::In value_at(const char* at) {
     return *reinterpret_cast<const typename Reading::In*>(at);
@@ -42,6 +44,12 @@ template <class Reading> inline bool read_one(const char* at, float* to) {
     const auto x = value_at<Reading>(at);
     *to = Reading::searched(x);
     return *to != Reading::compared(x) && x == x;
+}
+
+// Whether a value is a zero for columns with kZeroMissing. The threshold is exact in float32, so floats need no conversion to double.
+template <class Value> bool is_zero(Value x) {
+    constexpr Value most = static_cast<Value>(kZeroThreshold);
+    return (x <= most) & (x >= -most);
 }
 
 }  // namespace

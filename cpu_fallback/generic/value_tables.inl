@@ -6,8 +6,8 @@
 //           interleave the parts into values, a few documents per register
 //           sums += values                                  (in tree order: bit for bit as by one addition after another)
 //
-// isa/*/tables.inl define `Tree<part_bytes, n_leaves, n_parts>`, the tables of a tree of up to n_leaves leaves, before they
-// include this file. If `joins_parts(part_bytes)`, the first interleaving uses the tree's `join_even` and `join_odd`; others unpack.
+// isa/*/tables.inl define `LeafTables<part_bytes, n_leaves, n_parts>`, the tables of a tree of up to n_leaves leaves, before they
+// include this file. If `joins_parts(part_bytes)`, the first interleaving uses their `join_even` and `join_odd`; others unpack.
 #pragma once
 #include <cstdint>
 
@@ -18,7 +18,7 @@ namespace gpuqs {
 namespace {
 
 // Interleaves n parts of w bytes.
-template <class Tree, int w, int n, bool joined> inline void interleave(const Register* part, Register* value) {
+template <class TreeTables, int w, int n, bool joined> inline void interleave(const Register* part, Register* value) {
     if constexpr (n == 1) {
         value[0] = part[0];
     } else {
@@ -26,15 +26,15 @@ template <class Tree, int w, int n, bool joined> inline void interleave(const Re
         for (int p = 0; p < n / 2; p++) {
             const Register a = part[2 * p], b = part[2 * p + 1];
             if constexpr (joined) {
-                low[p] = Tree::join_even(a, b);
-                high[p] = Tree::join_odd(a, b);
+                low[p] = TreeTables::join_even(a, b);
+                high[p] = TreeTables::join_odd(a, b);
             } else {
                 low[p] = unpack_low<w>(a, b);
                 high[p] = unpack_high<w>(a, b);
             }
         }
-        interleave<Tree, 2 * w, n / 2, false>(low, value);
-        interleave<Tree, 2 * w, n / 2, false>(high, value + n / 2);
+        interleave<TreeTables, 2 * w, n / 2, false>(low, value);
+        interleave<TreeTables, 2 * w, n / 2, false>(high, value + n / 2);
     }
 }
 
@@ -76,7 +76,7 @@ struct Tables {
                           int64_t ahead) {
         constexpr int n_parts = sizeof(Value) / part_bytes, documents = sizeof(Register) / part_bytes,
                       n_blocks = kDocumentsInRegisters / documents;
-        using TreeTables = Tree<part_bytes, n_leaves, n_parts>;
+        using TreeTables = LeafTables<part_bytes, n_leaves, n_parts>;
         Register sum[n_blocks][n_parts];  // in registers, because the loops over it are unrolled
         Register* at = reinterpret_cast<Register*>(sums);
 #pragma GCC unroll 8

@@ -2,7 +2,7 @@
 //
 //   at[walk] = root
 //   repeat: several times for each walk:
-//               at += distance to the left child of at, + 1 if x[column of at] > threshold of at    (at a leaf: + 0)
+//               at += distance to the left child of at, + 1 if x[column of at] > key of at    (at a leaf: + 0)
 //           for each walk at a leaf: leaf[tree][document] = position of at; the next walk takes its place
 //
 // All documents go through one tree of a block, then through the next. Walks may begin below the trees' tops (WalkStarts).
@@ -16,20 +16,26 @@
 namespace gpuqs {
 namespace {
 
+constexpr int kWalks = 12;  // as many as registers hold, with what a step needs
 constexpr int kFewestTouching = 2;  // documents: a single one visits few of a tree's cache lines
 constexpr int64_t kItemsTouched = 128;  // of a tree, per document: a walk over some of their lines takes as long as reading all
 
-// A leaf's position is the payload of its threshold, a NaN, which no value exceeds.
-inline int32_t position(float threshold) {
-    uint32_t bits;
-    __builtin_memcpy(&bits, &threshold, sizeof bits);
-    return static_cast<int32_t>(bits & (kWalkLeaves - 1));
+// Comparing integers takes two instructions less than comparing floats: the carry is added to the distance.
+template <class Value> void to_keys(int64_t n, Value* x) {
+    using Key = WalkKey<Value>;
+    constexpr int kSign = 8 * sizeof(Value) - 1;
+    for (int64_t i = 0; i < n; i++) {
+        const Value value = x[i] + Value{0};  // 0 and -0 are equal
+        Key bits;
+        __builtin_memcpy(&bits, &value, sizeof bits);
+        const Key key = value == value ? bits ^ ((Key{0} - (bits >> kSign)) | Key{1} << kSign) : 0;
+        __builtin_memcpy(x + i, &key, sizeof key);
+    }
 }
-inline int32_t position(double threshold) {
-    uint64_t bits;
-    __builtin_memcpy(&bits, &threshold, sizeof bits);
-    return static_cast<int32_t>(bits & (kWideLeaves - 1));
-}
+
+// A leaf's position is the end of its key.
+inline int32_t position(uint32_t key) { return static_cast<int32_t>(key & (kWalkLeaves - 1)); }
+inline int32_t position(uint64_t key) { return static_cast<int32_t>(key & (kWideLeaves - 1)); }
 
 // How many steps to take before checking which walks have ended, because a walk's end is hard to predict: about half of its length.
 inline int steps_in_a_row(int64_t n_items) {
@@ -37,65 +43,58 @@ inline int steps_in_a_row(int64_t n_items) {
     return bits > 2 ? bits / 2 : 1;
 }
 
-// `n_walks` walks side by side.
-template <int n_walks, bool has_missing, class Value> class Walks {
+// kWalks walks side by side.
+template <bool has_missing, class Value> class Walks {
+    using Key = WalkKey<Value>;
+
 public:
     explicit Walks(const WalkLayout& layout)
-        : items_(items_of<Value>(layout)), nan_left_(1u << layout.column_bits), shift_(layout.column_bits + 1) {}
+        : items_(items_of<Value>(layout)), nan_left_(Key{1} << layout.column_bits), shift_(layout.column_bits + 1) {}
 
-    void begin(int k, int64_t root, const Value* x) { walks_[k] = {items_ + root, x}; }
-    int32_t leaf(int k) const { return position(walks_[k].at->threshold); }
+    void begin(int k, int64_t root, const Key* x) { at_[k] = items_ + root, x_[k] = x; }
+    int32_t leaf(int k) const { return position(at_[k]->key); }
 
     // Takes `steps` steps with all walks. Bit k of the result: walk k is at a leaf, where it stays.
     uint32_t go(int steps) {
-        for (int s = 1; s < steps; s++) step_all([](int, uint32_t) {});
+        const Item<Value>* at[kWalks];  // in registers: all loops over it are unrolled
+#pragma GCC unroll 16
+        for (int k = 0; k < kWalks; k++) at[k] = at_[k];
+#pragma GCC unroll 1
+        for (; steps > 0; steps--) {
+            asm volatile("" ::: "memory");  // otherwise compilers also try to keep x_ in registers
+#pragma GCC unroll 16
+            for (int k = 0; k < kWalks; k++) at[k] = next(at[k], x_[k]);
+        }
         uint32_t ended = 0;
-        step_all([&](int k, uint32_t distance) { ended |= static_cast<uint32_t>(distance == 0) << k; });
+#pragma GCC unroll 16
+        for (int k = 0; k < kWalks; k++) {
+            at_[k] = at[k];
+            ended |= static_cast<uint32_t>(at[k]->link >> shift_ == 0) << k;
+        }
         return ended;
     }
     void to_the_end() {
-        uint32_t moved;
-        do {
-            moved = 0;
-            step_all([&](int, uint32_t distance) { moved |= distance; });
-        } while (moved);
+        while (go(1) + 1 < uint32_t{1} << kWalks) {}
     }
 
 private:
-    // A document x at an item.
-    struct Walk {
-        const Item<Value>* at;
-        const Value* x;
-    };
-    static constexpr int kUnrolled = 4;
-
-    template <class Note> void step_all(Note note) {
-        asm volatile("" ::: "memory");  // otherwise compilers try to keep all walks in too few registers, and shuffle them
-#pragma GCC unroll 1
-        for (int k = 0; k < n_walks; k += kUnrolled)
-#pragma GCC unroll 4
-            for (int i = k; i < k + kUnrolled; i++) note(i, step(walks_[i]));
-    }
-    // Returns the distance to the left child: 0 at a leaf.
-    uint32_t step(Walk& walk) {
-        const Item<Value> item = *walk.at;
-        const Value value = walk.x[item.link & (nan_left_ - 1)];
-        uint32_t right = value > item.threshold;
-        if (has_missing) right |= (value != value) & !(item.link & nan_left_);
-        const uint32_t distance = static_cast<uint32_t>(item.link >> shift_);
-        walk.at += distance + right;
-        return distance;
+    const Item<Value>* next(const Item<Value>* at, const Key* x) const {
+        const Key link = at->link, key = x[link & (nan_left_ - 1)];
+        Key distance = link >> shift_;
+        distance += key > at->key;
+        if (has_missing) distance += (key == 0) & !(link & nan_left_);
+        return at + distance;
     }
 
     const Item<Value>* const items_;
-    const uint32_t nan_left_;  // the bit above the column's bits
+    const Key nan_left_;  // the bit above the column's bits
     const int shift_;
-    Walk walks_[n_walks];
+    const Item<Value>* at_[kWalks];
+    const Key* x_[kWalks];
 };
 
 // The item at which the walk of a document over a tree of a block begins.
 struct AtRoots {
-    static constexpr int kWalks = 16;
     static constexpr int64_t kShorter = 1;
     const int64_t* root;
 
@@ -103,7 +102,6 @@ struct AtRoots {
 };
 // Below the trees' tops: walks there are as long as those over trees of kShorter times fewer items.
 struct BelowTops {
-    static constexpr int kWalks = 32;
     static constexpr int64_t kShorter = 16;
     const int64_t* root;
     WalkStarts starts;  // `item` begins at the block's first tree
@@ -118,9 +116,8 @@ struct BelowTops {
 
 // x is [documents][columns].
 template <bool has_missing, class Value, class Start>
-void walk_block(const WalkLayout& layout, int block, const Value* x, int n, int stride, int32_t* leaf, const Start& start) {
-    constexpr int kWalks = Start::kWalks;
-    Walks<kWalks, has_missing, Value> walks(layout);
+void walk_block(const WalkLayout& layout, int block, const WalkKey<Value>* x, int n, int stride, int32_t* leaf, const Start& start) {
+    Walks<has_missing, Value> walks(layout);
     const int first = layout.block_offsets[block], n_trees = layout.block_offsets[block + 1] - first;
     const int64_t* const root = layout.tree_offsets + first;
     const int steps = steps_in_a_row(std::max<int64_t>((root[n_trees] - root[0]) / n_trees / Start::kShorter, 1));
@@ -148,21 +145,21 @@ void walk_block(const WalkLayout& layout, int block, const Value* x, int n, int 
 }
 
 template <class Value, class Start>
-void walk_from(const Start& start, const WalkLayout& layout, int block, const Value* x, bool has_missing, int n, int stride,
+void walk_from(const Start& start, const WalkLayout& layout, int block, const WalkKey<Value>* x, bool has_missing, int n, int stride,
                int32_t* leaf) {
     (has_missing ? walk_block<true, Value, Start> : walk_block<false, Value, Start>)(layout, block, x, n, stride, leaf, start);
 }
 
 // starts: null if walks begin at the roots
 template <class Value>
-void walk(const WalkLayout& layout, int block, const Value* x, bool has_missing, int n, int stride, int32_t* leaf,
+void walk(const WalkLayout& layout, int block, const WalkKey<Value>* x, bool has_missing, int n, int stride, int32_t* leaf,
           const WalkStarts* starts) {
     const int first = layout.block_offsets[block], n_trees = layout.block_offsets[block + 1] - first;
     const int64_t* const root = layout.tree_offsets + first;
-    if (!starts) return walk_from(AtRoots{root}, layout, block, x, has_missing, n, stride, leaf);
+    if (!starts) return walk_from<Value>(AtRoots{root}, layout, block, x, has_missing, n, stride, leaf);
     BelowTops below = {root, *starts, n_trees};
     below.starts.item += static_cast<int64_t>(first) * kTopExits;
-    walk_from(below, layout, block, x, has_missing, n, stride, leaf);
+    walk_from<Value>(below, layout, block, x, has_missing, n, stride, leaf);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ void walk_nodes(const WalkLayout& layout, int block, const Value* x, bool has_mi
 
 // The kernel of an instruction set with gathers; null otherwise.
 template <class Set, class Value> constexpr auto walk_nodes_kernel() -> decltype(&walk_nodes<Set, Value>) {
-    if constexpr (Set::here)
+    if constexpr (Set::available)
         return walk_nodes<Set, Value>;
     else
         return nullptr;

@@ -23,7 +23,7 @@ template <class Value> void touch_tree(const WalkLayout& layout, int tree, int n
     const int64_t touched = n_items * static_cast<int64_t>(sizeof *items) > kFarBytes ? kItemsTouchedFar : most;
     const Item<Value>*item = items + layout.tree_offsets[tree], *end = items + layout.tree_offsets[tree + 1];
     if (end - item > touched * n) return;
-    typename Item<Value>::Link seen = 0;
+    WalkKey<Value> seen = 0;
     for (; item < end; item += 64 / sizeof *item) seen |= item->link;
     asm volatile("" ::"r"(seen));
 }

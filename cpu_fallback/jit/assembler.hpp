@@ -31,8 +31,9 @@ struct Operand {
 
 class Assembler {
 public:
-    Assembler(Encoding encoding, int word_bytes, CodeAhead ahead = CodeAhead::asked)
-        : evex_(encoding == Encoding::evex), asks_(ahead == CodeAhead::asked), word_bytes_(word_bytes), scratch_(evex_ ? 31 : 15) {
+    Assembler(Encoding encoding, int word_bytes, CodeAhead ahead)
+        : evex_(encoding == Encoding::evex), prefetches_(ahead == CodeAhead::prefetched), word_bytes_(word_bytes),
+          scratch_(evex_ ? 31 : 15) {
         require(encoding != Encoding::none, "no encoding", 0);
         require(word_bytes == 16 || word_bytes == 32 || (evex_ && word_bytes == 64), "no register holds a word of bytes:", word_bytes);
     }
@@ -128,14 +129,13 @@ public:
     }
 
     // Prefetches the code kAhead bytes further on, a cache line for each line that was written, if the code is to prefetch itself.
-    void ask_ahead() {
-        for (; asks_ && asked_ < code_.size() + kAhead; asked_ += kLine) {
+    void prefetch_ahead() {
+        for (; prefetches_ && prefetched_ < code_.size() + kAhead; prefetched_ += kLine) {
             bytes({0x0f, 0x18, 0x15});  // prefetcht1 [rip + the distance from the instruction's end]
-            immediate(static_cast<int32_t>(static_cast<int64_t>(asked_) - static_cast<int64_t>(code_.size() + sizeof(int32_t))));
+            immediate(static_cast<int32_t>(static_cast<int64_t>(prefetched_) - static_cast<int64_t>(code_.size() + sizeof(int32_t))));
         }
     }
 
-    const CodeBytes& code() const { return code_; }
     void reserve(size_t bytes) { code_.reserve(bytes); }
     CodeBytes take_code() { return std::move(code_); }
 
@@ -222,10 +222,10 @@ private:
         code_.grow(at - start);
     }
 
-    const bool evex_, asks_;
+    const bool evex_, prefetches_;
     const int word_bytes_;
     const int scratch_;
-    size_t asked_ = kAhead;  // code is prefetched up to this offset
+    size_t prefetched_ = kAhead;  // code is prefetched up to this offset
     CodeBytes code_;
 };
 

@@ -11,8 +11,8 @@
 
 namespace gpuqs {
 
-// The system provides megabytes faster in large pages; if it has none, nothing is lost.
-inline void ask_for_large_pages(void* memory, size_t bytes) {
+// The system provides megabytes faster in huge pages; if it has none, nothing is lost.
+inline void advise_huge_pages(void* memory, size_t bytes) {
 #ifdef MADV_HUGEPAGE
     constexpr uintptr_t page = 4096;
     const uintptr_t start = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page;
@@ -47,7 +47,7 @@ public:
         static_cast<void>(bytes_.release());
         bytes_.reset(static_cast<uint8_t*>(moved));
         capacity_ = capacity;
-        ask_for_large_pages(moved, capacity);
+        advise_huge_pages(moved, capacity);
     }
 
 private:

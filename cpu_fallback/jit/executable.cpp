@@ -18,13 +18,13 @@ Executable::Executable(const std::vector<const CodeBytes*>& parts) : bytes_(1) {
     void* pages = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) throw std::bad_alloc();
     pages_ = static_cast<uint8_t*>(pages);
-    ask_for_large_pages(pages, bytes_);
+    advise_huge_pages(pages, bytes_);
     uint8_t* to = pages_;
     for (const CodeBytes* part : parts)
         if (part->size()) to = std::copy(part->begin(), part->end(), to);
     if (mprotect(pages_, bytes_, PROT_READ | PROT_EXEC) != 0) {
         munmap(pages_, bytes_);
-        throw std::bad_alloc();
+        throw CodeForbidden();
     }
 }
 
@@ -36,8 +36,10 @@ bool Executable::allowed() {
         try {
             const Executable nothing({});
             known = 1;
-        } catch (const std::bad_alloc&) {
+        } catch (const CodeForbidden&) {
             known = 0;
+        } catch (const std::bad_alloc&) {
+            return false;  // for now
         }
     }
     return known == 1;
@@ -45,7 +47,7 @@ bool Executable::allowed() {
 
 #else
 
-Executable::Executable(const std::vector<const CodeBytes*>&) { throw std::bad_alloc(); }
+Executable::Executable(const std::vector<const CodeBytes*>&) { throw CodeForbidden(); }
 Executable::~Executable() {}
 bool Executable::allowed() { return false; }
 

@@ -2,15 +2,19 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 #include "jit/code_bytes.hpp"
 
 namespace gpuqs {
 
+// This process may not make code.
+struct CodeForbidden : std::bad_alloc {};
+
 class Executable {
 public:
-    // Places one part after another; throws std::bad_alloc if the system refuses such pages.
+    // Places one part after another; throws CodeForbidden, or std::bad_alloc if memory is short.
     explicit Executable(const std::vector<const CodeBytes*>& parts);
     ~Executable();
     Executable(const Executable&) = delete;

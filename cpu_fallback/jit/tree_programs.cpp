@@ -57,20 +57,20 @@ private:
     static Operand plane_at(int k) { return {Base::planes, static_cast<uint32_t>(k)}; }
     static Operand slot_at(int s) { return plane_at(kPlanes + s - kInMemory); }
 
-    int take() {
-        if (!free_) put_by();
+    int allocate() {
+        if (!free_) spill();
         const int r = __builtin_ctz(free_);
         free_ &= free_ - 1;
         uses_[r] = 1;
         return r;
     }
-    void keep(int r) { uses_[r]++; }
-    void drop(int r) {
+    void retain(int r) { uses_[r]++; }
+    void release(int r) {
         if (r != kNone && --uses_[r] == 0) free_ |= uint32_t{1} << r;
     }
 
     // Spills an S that only waiting subtrees need, one of the subtree that has waited longest.
-    void put_by() {
+    void spill() {
         for (const Subtree& waiting : to_do_)
             for (const int s : {waiting.first, waiting.end}) {
                 if (s == kNone || s >= kInMemory) continue;
@@ -91,10 +91,10 @@ private:
             }
         throw std::logic_error("a tree program needs more registers than there are");  // no tree does
     }
-    int fetched(int s) {
+    int reload(int s) {
         if (s < kInMemory) return s;
-        make_room();
-        const int r = take();
+        evict_planes();
+        const int r = allocate();
         to_.load(r, slot_at(s));
         uses_in_memory_[s - kInMemory]--;
         return r;
@@ -113,9 +113,9 @@ private:
     }
 
     // Returns the register of node j's S. S_first without a register is all ones, S_end all zeros. An S that no child needs
-    // any more is dropped.
+    // any more is released.
     int combine(int j, int first, int end) {
-        to_.ask_ahead();
+        to_.prefetch_ahead();
         const TreeNode& node = nodes_[j];
         const Operand word = predicate(node.predicate);
         int s = kNone;
@@ -124,10 +124,10 @@ private:
         else if (node.left == 0 && first != kNone && uses_[first] == 1)
             s = first;
         if (s != kNone) {
-            keep(s);
+            retain(s);
         } else {
-            make_room();
-            s = take();
+            evict_planes();
+            s = allocate();
         }
         if (first == kNone && end == kNone)
             to_.load(s, word);
@@ -137,8 +137,8 @@ private:
             to_.and_with(s, first, word);
         else
             to_.or_and(s, end, first, word);
-        if (node.left == 0) drop(first);
-        if (node.right == 0) drop(end);
+        if (node.left == 0) release(first);
+        if (node.right == 0) release(end);
         return s;
     }
 
@@ -147,32 +147,32 @@ private:
         while (!to_do_.empty()) {
             const int j = to_do_.back().j, waiting_first = to_do_.back().first, waiting_end = to_do_.back().end;
             to_do_.pop_back();
-            const int first = fetched(waiting_first), end = fetched(waiting_end);
+            const int first = reload(waiting_first), end = reload(waiting_end);
             const TreeNode& node = nodes_[j];
             const int s = combine(j, first, end);
             add_to_plane(__builtin_ctz(j), s);
             const Subtree left = {node.left, first, s}, right = {node.right, s, end};
             if (node.left && node.right) {
-                keep(s);
+                retain(s);
                 const bool left_first = registers_needed_[node.left] <= registers_needed_[node.right];
                 to_do_.push_back(left_first ? right : left);
                 to_do_.push_back(left_first ? left : right);
             } else if (node.left || node.right) {
                 to_do_.push_back(node.left ? left : right);
             } else {
-                drop(s);
+                release(s);
             }
         }
     }
 
     // Frees a register if none is free: planes go to memory, the highest first, as the fewest S are added to those.
-    void make_room() {
+    void evict_planes() {
         while (!free_ && n_in_registers_) {
             Plane& plane = planes_[--n_in_registers_];
             for (const int s : {plane.sum, plane.waiting})
                 if (s != kNone) add_in_memory(n_in_registers_, s);
-            drop(plane.sum);
-            drop(plane.waiting);
+            release(plane.sum);
+            release(plane.waiting);
         }
     }
     void add_in_memory(int k, int s) {
@@ -183,13 +183,13 @@ private:
     }
 
     void add_to_plane(int k, int s) {
-        if (k < n_in_registers_ && planes_[k].sum != kNone && uses_[planes_[k].sum] > 1) make_room();  // for a new sum
+        if (k < n_in_registers_ && planes_[k].sum != kNone && uses_[planes_[k].sum] > 1) evict_planes();  // for a new sum
         if (k >= n_in_registers_) {
             add_in_memory(k, s);
             return;
         }
         Plane& plane = planes_[k];
-        keep(s);
+        retain(s);
         if (plane.sum == kNone)
             plane.sum = s;
         else if (plane.waiting != kNone)
@@ -200,10 +200,10 @@ private:
             add_one(plane, s);
     }
     void add_one(Plane& plane, int s) {
-        const int sum = uses_[plane.sum] == 1 ? plane.sum : take();
+        const int sum = uses_[plane.sum] == 1 ? plane.sum : allocate();
         to_.exclusive_or(sum, plane.sum, s);
-        if (sum != plane.sum) drop(plane.sum);
-        drop(s);
+        if (sum != plane.sum) release(plane.sum);
+        release(s);
         plane = {sum, kNone};
     }
     void add_two(Plane& plane, int s) {
@@ -212,14 +212,14 @@ private:
         if (uses_[sum] > 1 && uses_[a] == 1) std::swap(sum, a);
         if (uses_[sum] > 1 && uses_[b] == 1) std::swap(sum, b);
         if (uses_[sum] > 1) {
-            const int copy = take();
+            const int copy = allocate();
             to_.move(copy, sum);
-            drop(sum);
+            release(sum);
             sum = copy;
         }
         to_.exclusive_or3(sum, a, b);
-        drop(a);
-        drop(b);
+        release(a);
+        release(b);
         plane = {sum, kNone};
     }
 
@@ -235,12 +235,13 @@ private:
     Plane planes_[kPlanes];
 };
 
-// With at most n_registers registers for S and planes.
-TreePrograms write_with(const BitsliceLayout& layout, Encoding encoding, CodeAhead ahead, int word_bytes, int first, int end,
-                        int n_registers) {
+}  // namespace
+
+TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, CodeAhead ahead, int word_bytes, int first, int end,
+                            int most_registers) {
     TreePrograms programs;
     Assembler assembler(encoding, word_bytes, ahead);
-    TreeWriter writer(assembler, encoding, std::min(assembler.n_registers(), n_registers));
+    TreeWriter writer(assembler, encoding, std::min(assembler.n_registers(), most_registers));
     const int first_tree = layout.block_offsets[first], end_tree = layout.block_offsets[end];
     if (layout.nodes)
         assembler.reserve(kBytesOfNode * (layout.node_offsets[end_tree] - layout.node_offsets[first_tree] + end_tree - first_tree));
@@ -249,7 +250,7 @@ TreePrograms write_with(const BitsliceLayout& layout, Encoding encoding, CodeAhe
         for (int t = layout.block_offsets[block]; t < layout.block_offsets[block + 1]; t++) {
             int n_planes = static_cast<int>(layout.level_offsets[t + 1] - layout.level_offsets[t]);
             for (int k = 0; k < n_planes; k++) {
-                assembler.ask_ahead();
+                assembler.prefetch_ahead();
                 assembler.load(0, {Base::predicates, layout.levels[layout.level_offsets[t] + k]});
                 assembler.store({Base::planes, static_cast<uint32_t>(k)}, 0);
             }
@@ -261,12 +262,6 @@ TreePrograms write_with(const BitsliceLayout& layout, Encoding encoding, CodeAhe
     assembler.fill_line();
     programs.code = assembler.take_code();
     return programs;
-}
-
-}  // namespace
-
-TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, CodeAhead ahead, int word_bytes, int first, int end) {
-    return write_with(layout, encoding, ahead, word_bytes, first, end, kInMemory);
 }
 
 }  // namespace gpuqs

@@ -27,7 +27,11 @@ struct TreePrograms {
     std::vector<size_t> starts;  // of each tree block's function (words of predicates, words of planes, leaves, spread functions)
 };
 
-// Writes the programs of tree blocks [first, end).
-TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, CodeAhead ahead, int word_bytes, int first, int end);
+constexpr int kAllRegisters = 32;  // no encoding has more
+
+// Writes the programs of tree blocks [first, end), with at most `most_registers` registers for S and planes; tests set fewer than
+// the encoding has, so that small trees spill, too.
+TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, CodeAhead ahead, int word_bytes, int first, int end,
+                            int most_registers = kAllRegisters);
 
 }  // namespace gpuqs

@@ -19,7 +19,6 @@ struct Segment {
 
 struct BitsliceLayout {
     RankTables ranks;
-    int32_t n_trees;
     int32_t n_blocks;
     const int32_t* block_offsets;
     const int64_t* block_segments;

@@ -19,8 +19,8 @@ struct Columns {
     const uint64_t* rows;
 };
 
-// Only the columns before those of category sets.
-inline Columns numeric(Columns columns) {
+// Only the columns before those of category sets. Static, as all functions here: each instruction set compiles its own copy.
+static inline Columns numeric(Columns columns) {
     columns.n = columns.n_numeric;
     return columns;
 }

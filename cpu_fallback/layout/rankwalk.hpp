@@ -37,10 +37,10 @@ constexpr int kMaxRankLanes = 32;
 // which takes as long for one as for a register full. With registers of 16 bytes (and other instructions) that takes longer,
 // hence kWalkingNarrow.
 constexpr int kWalking = 4, kWalkingNarrow = 8, kJumping = 12;
-constexpr int max_walking(int lanes) { return lanes > 16 ? kWalking : kWalkingNarrow; }
+static constexpr int max_walking(int lanes) { return lanes > 16 ? kWalking : kWalkingNarrow; }
 // Places of documents that go through a tree together: one, two or four registers full.
 constexpr int kRegistersTogether = 4;
-constexpr int places_together(int n, int lanes) { return lanes * (n <= lanes ? 1 : n <= 2 * lanes ? 2 : kRegistersTogether); }
+static constexpr int places_together(int n, int lanes) { return lanes * (n <= lanes ? 1 : n <= 2 * lanes ? 2 : kRegistersTogether); }
 
 // Trees in words: a document evaluates all tests of a word at once, and then finds its exit leaves by pointer jumping. Nodes have
 // places in a word in preorder, so that a node's left child has the next place; several trees may share a word. A tree without
@@ -49,7 +49,7 @@ constexpr int places_together(int n, int lanes) { return lanes * (n <= lanes ? 1
 constexpr int kJumpPlaces = 64, kJumpEntries = 256;
 constexpr uint8_t kLeafOnLeft = 128;
 // Usable places of one word, or of a pair. Labels, which reach the place after the last one, stay below kLeafOnLeft.
-constexpr int places_of(int words_together) { return words_together == 1 ? kJumpPlaces : 2 * kJumpPlaces - 1; }
+static constexpr int places_of(int words_together) { return words_together == 1 ? kJumpPlaces : 2 * kJumpPlaces - 1; }
 static_assert(places_of(2) < kLeafOnLeft && kRankLeaves - 1 <= places_of(2));
 
 struct JumpWord {

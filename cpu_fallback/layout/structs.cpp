@@ -24,7 +24,7 @@ template <class Member> constexpr Field field(const char* name, size_t offset) {
 // The fields of each struct `In`.
 template <class Value> struct ItemFields {
     using In = Item<Value>;
-    static constexpr Field all[] = {FIELD(threshold), FIELD(link)};
+    static constexpr Field all[] = {FIELD(key), FIELD(link)};
 };
 struct RankEntryFields {
     using In = RankEntry;

@@ -7,15 +7,17 @@
 
 namespace gpuqs {
 
-// A node or a leaf. A node's right child follows its left one. A leaf is its own left child; its threshold is a NaN that
-// holds its position among the tree's leaves, below kWalkLeaves (float) or kWideLeaves (double).
+// Walks over nodes and leaves compare keys: unsigned integers in the order of the values. A missing value's is 0.
+template <class Value> using WalkKey = std::conditional_t<sizeof(Value) == 8, uint64_t, uint32_t>;
+
+// A node or a leaf. A node's right child follows its left one. A leaf is its own left child; its key is above those of all values
+// and ends in its position among the tree's leaves, below kWalkLeaves (float) or kWideLeaves (double).
 // With nodes_alone, items are only nodes, in preorder: the left child follows its parent; the right child is as many items after the
 // parent as the left subtree has leaves.
 template <class Value>
 struct Item {
-    using Link = std::conditional_t<sizeof(Value) == 8, uint64_t, uint32_t>;
-    Value threshold;
-    Link link;  // distance to the left child << (column_bits + 1) | missing goes left << column_bits | column
+    WalkKey<Value> key;  // of the threshold; with nodes_alone, the threshold itself
+    WalkKey<Value> link;  // distance to the left child << (column_bits + 1) | missing goes left << column_bits | column
                 // nodes_alone: leaves to the left << (column_bits + 2) | the right child is a leaf << (column_bits + 1) | ...
 };
 

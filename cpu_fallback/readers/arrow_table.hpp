@@ -98,10 +98,13 @@ public:
     // Takes ownership of all rows, once; false if the stream gives an error, or rows that are not a table's.
     bool read(ArrowArrayStream* stream) {
         for (;;) {
-            ArrowArray part{};
-            if (stream->get_next(stream, &part) != 0) return false;
-            if (!part.release) return true;
-            parts_.push_back(part);
+            parts_.emplace_back();  // before there is a part: it would leak if there were no room for it
+            ArrowArray& part = parts_.back();
+            const bool is_read = stream->get_next(stream, &part) == 0;
+            if (!is_read || !part.release) {
+                parts_.pop_back();
+                return is_read;
+            }
             n_rows_ += part.length;
             const bool all_there = part.null_count == 0 || part.n_buffers < 1 || !part.buffers[0];
             if (!all_there || part.n_children != schema_.n_children) return false;

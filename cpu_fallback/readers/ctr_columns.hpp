@@ -1,4 +1,10 @@
 // CatBoost's CTRs: statistics of categories, and of combinations of categories and tests, as columns of documents.
+//
+//     for each document and projection:
+//         key = 0
+//         for each element: key += factor * (hash of the category, or whether the test holds)
+//         row = the place of key among the projection's keys, else n_keys
+//         for each CTR c of the projection: out[first + c] = values[row][c]
 #pragma once
 #include <cstdint>
 

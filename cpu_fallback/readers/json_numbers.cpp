@@ -1,32 +1,18 @@
 #include "readers/json_numbers.hpp"
 
-#include <charconv>
 #include <cmath>
 #include <cstring>
+
+#include "readers/decimal.hpp"
 
 namespace gpuqs {
 namespace {
 
 constexpr int kMaxDigits = 18;  // numbers of up to this many digits fit an int64_t
-constexpr int64_t kExactIntegers = int64_t{1} << 53;
-// Powers of ten that doubles hold exactly: an integer up to 2^53, times or divided by one of them, is rounded only once.
-constexpr double kPowers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                              1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-constexpr int kMaxPower = sizeof(kPowers) / sizeof(*kPowers) - 1;
 
-bool is_digit(const char* p, const char* end) { return p < end && static_cast<unsigned char>(*p - '0') < 10; }
+bool at_digit(const char* p, const char* end) { return p < end && is_digit(*p); }
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-
-// Reads the double nearest to a JSON number; false if that is out of range, or if this C++ library cannot parse doubles.
-bool read_real(const char* begin, const char* end, double* value) {
-#ifdef __cpp_lib_to_chars
-    return std::from_chars(begin, end, *value).ec == std::errc();
-#else
-    (void)begin, (void)end, (void)value;
-    return false;
-#endif
-}
 
 }  // namespace
 
@@ -43,11 +29,11 @@ JsonNumber read_json_number(const char* p, const char* end) {
     const char* const begin = p;
     const bool negative = p < end && *p == '-';
     p += negative;
-    if (!is_digit(p, end)) return none;
+    if (!at_digit(p, end)) return none;
     int64_t digits = 0, n_digits = 0, behind_point = 0, power = 0;
     const auto read_digits = [&] {
         const char* const first = p;
-        for (; is_digit(p, end); p++) {
+        for (; at_digit(p, end); p++) {
             if (++n_digits <= kMaxDigits) digits = digits * 10 + (*p - '0');
         }
         return p - first;
@@ -60,15 +46,15 @@ JsonNumber read_json_number(const char* p, const char* end) {
         return {p, true, n_digits <= kMaxDigits, digits, static_cast<double>(digits)};
     }
     if (*p == '.') {
-        if (!is_digit(++p, end)) return none;
+        if (!at_digit(++p, end)) return none;
         behind_point = read_digits();
     }
     if (p < end && (*p == 'e' || *p == 'E')) {
         p++;
         const bool below_one = p < end && *p == '-';
         p += p < end && (*p == '-' || *p == '+');
-        if (!is_digit(p, end)) return none;
-        for (; is_digit(p, end); p++) {
+        if (!at_digit(p, end)) return none;
+        for (; at_digit(p, end); p++) {
             if (power < 10000) power = power * 10 + (*p - '0');
         }
         power = below_one ? -power : power;
@@ -76,12 +62,10 @@ JsonNumber read_json_number(const char* p, const char* end) {
     const int64_t shift = power - behind_point;
     double value = 0.0;
     bool fits = true;
-    if (n_digits <= kMaxDigits && digits <= kExactIntegers && -kMaxPower <= shift && shift <= kMaxPower) {
-        const double of_digits = static_cast<double>(negative ? -digits : digits);
-        value = shift < 0 ? of_digits / kPowers[-shift] : of_digits * kPowers[shift];
-        if (negative && digits == 0) value = -0.0;
+    if (n_digits <= kMaxDigits && scale_exactly(digits, shift, &value)) {
+        value = negative ? -value : value;
     } else {
-        fits = read_real(begin, p, &value);
+        fits = parse_number(begin, p, &value) != nullptr;
     }
     return {p, false, fits, 0, value};
 }

@@ -1,7 +1,8 @@
 #include "readers/lightgbm_trees.hpp"
 
-#include <charconv>
 #include <cstring>
+
+#include "readers/decimal.hpp"
 
 namespace gpuqs {
 namespace {
@@ -9,23 +10,11 @@ namespace {
 constexpr int kMaxLines = 23;  // "Tree=", and the most lines that LightGBM reads
 constexpr char kNextTree[] = "\nTree=";
 
-bool is_digit(char c) { return static_cast<unsigned char>(c - '0') < 10; }
 bool begins_number(const char* p, const char* end) { return p < end && is_digit(p[*p == '-' && p + 1 < end]); }
 
-// These return where a number ends; null if it is not of its type, or written in a way that other parsers might read differently.
-const char* read_one(const char* p, const char* end, double* value) {
-#ifdef __cpp_lib_to_chars
-    if (!begins_number(p, end)) return nullptr;
-    const auto [last, error] = std::from_chars(p, end, *value);
-    return error == std::errc() ? last : nullptr;
-#else
-    return nullptr;
-#endif
-}
-template <class Whole> const char* read_one(const char* p, const char* end, Whole* value) {
-    if (!begins_number(p, end)) return nullptr;
-    const auto [last, error] = std::from_chars(p, end, *value);
-    return error == std::errc() ? last : nullptr;
+// Returns where a number ends; null if it is not of its type, or written in a way that other parsers might read differently.
+template <class Number> const char* read_one(const char* p, const char* end, Number* value) {
+    return begins_number(p, end) ? parse_number(p, end, value) : nullptr;
 }
 
 // Reads exactly n numbers with one space between them or, if loose, with one or more spaces between and any number around them.

@@ -1,7 +1,6 @@
 #include "readers/svmlight.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <limits>
 #include <locale>
@@ -9,36 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "readers/decimal.hpp"
+
 namespace gpuqs {
 namespace {
 
-bool is_digit(char c) { return static_cast<unsigned char>(c - '0') < 10; }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
 bool ends_token(char c) { return is_space(c) || c == '#'; }
 
-// Integers up to `integer` and powers of ten up to 10^`power` are exact in the type, so that one multiplication or division of them
-// is correctly rounded.
-template <class Value> struct Exact;
-template <> struct Exact<double> {
-    static constexpr uint64_t integer = uint64_t(1) << 53;
-    static constexpr int power = 22;
-};
-template <> struct Exact<float> {
-    static constexpr uint64_t integer = uint64_t(1) << 24;
-    static constexpr int power = 10;
-};
-
-constexpr double powers_of_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-
 template <class Value> bool convert(const char* first, const char* last, Value* value) {
-#ifdef __cpp_lib_to_chars
-    return std::from_chars(first, last, *value).ec == std::errc();
-#else
+    if (kParsesReals) return parse_number(first, last, value) != nullptr;
     std::istringstream stream(std::string(first, last));
     stream.imbue(std::locale::classic());
     return static_cast<bool>(stream >> *value);
-#endif
 }
 
 bool same_word(const char* first, const char* last, const char* word) {
@@ -104,14 +86,9 @@ template <class Value> const char* read_number(const char* p, const char* end, V
         exponent += down ? -power : power;
     }
     if (p < end && !ends_token(*p)) return nullptr;
-    const int64_t size = exponent < 0 ? -exponent : exponent;
-    if (n_digits <= 19 && mantissa <= Exact<Value>::integer && size <= Exact<Value>::power) {
-        const Value power = static_cast<Value>(powers_of_ten[size]);
-        const Value whole = static_cast<Value>(mantissa);
-        *value = exponent < 0 ? whole / power : whole * power;
-    } else if (!convert(first, p, value)) {
-        *value = significant_digits(first, p) + exponent > 0 ? std::numeric_limits<Value>::infinity() : Value(0);
-    }
+    // More digits may not have fit the mantissa.
+    const bool done = (n_digits <= 19 && scale_exactly(mantissa, exponent, value)) || convert(first, p, value);
+    if (!done) *value = significant_digits(first, p) + exponent > 0 ? std::numeric_limits<Value>::infinity() : Value(0);
     if (negative) *value = -*value;
     return p;
 }
@@ -140,7 +117,7 @@ public:
             const char* const line_end = feed ? static_cast<const char*>(feed) : end;
             result_.lines++;
             if (!read_line(p, line_end)) break;
-            p = line_end + 1;
+            p = feed ? line_end + 1 : end;
         }
         return result_;
     }

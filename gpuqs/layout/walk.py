@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,17 +15,17 @@ from gpuqs.layout.leaves import number_leaves
 from gpuqs.layout.tops import Tops, build_tops
 from gpuqs.layout.traversal import pair_up, preorder
 
-#: Upper limit of leaves in a tree with short links: the payload of a float32 NaN holds a leaf's position.
+#: Upper limit of leaves in a tree with short links: a leaf's position is the end of its key, above the keys of values.
 MAX_SHORT_LEAVES = 1 << 22
-#: Upper limit of leaves in any tree, so that its items stay well within int32.
+#: Upper limit of leaves in any tree, so that its items stay well within int32. Long keys end in positions up to it.
 MAX_LEAVES = 1 << 25
 #: Upper limit of items in a tree block: kernels count its bytes, sixteen per item, in 32 bits. A tree has fewer.
 MAX_TOGETHER = 1 << 26
 #: Upper limit of values in a block of documents, which are also counted in 32 bits.
 MAX_VALUES = (1 << 31) - 1
 #: The C++ `Item<float>` and `Item<double>`.
-ITEM32 = np.dtype([("threshold", "f4"), ("link", "u4")], align=True)
-ITEM64 = np.dtype([("threshold", "f8"), ("link", "u8")])
+ITEM32 = np.dtype([("key", "u4"), ("link", "u4")], align=True)
+ITEM64 = np.dtype([("key", "u8"), ("link", "u8")])
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,16 @@ class WalkLayout:
         Whether links need more than 32 bits. Then there are no `item32`, and float32 documents become
         float64, which changes no comparison.
     item32, item64 : ITEM32 and ITEM64 [N + L]
-        Pairs of siblings in preorder of their parents. A link is ``distance to the left child <<
-        (column_bits + 1) | nan left << column_bits | column``. A leaf has distance 0, sends missing
-        values left, and its threshold is a NaN whose lowest bits are its position among the tree's
-        leaves: a walk stays there. Forests that round documents to float32 need no `item64` unless links are wide.
+        Pairs of siblings in preorder of their parents. A link is ``distance to the left child << (column_bits + 1) |
+        nan left << column_bits | column``, and a node's key is that of its threshold (`order_keys`). A leaf has
+        distance 0, sends missing values left, and its key is above those of all values: a walk stays there. The key's
+        lowest bits are the leaf's position in the tree. Forests that round documents to float32 need no `item64` unless
+        links are wide.
 
-        With `nodes_alone`, [N]: nodes in preorder, so that a left child follows its parent. A link is
-        ``leaves to the left << (column_bits + 2) | the right child is a leaf << (column_bits + 1) |
-        nan left << column_bits | column``. A step to the right passes those leaves and equally
-        many nodes, including the node itself. (The left child is a leaf if one leaf is to the left.)
+        With `nodes_alone`, [N]: nodes in preorder, so that a left child follows its parent. A key is the bits of the
+        threshold itself. A link is ``leaves to the left << (column_bits + 2) | the right child is a leaf <<
+        (column_bits + 1) | nan left << column_bits | column``. A step to the right passes those leaves and equally many
+        nodes, including the node itself. (The left child is a leaf if one leaf is to the left.)
     tops : Tops, optional
         Tops that calls with many documents go through before they walk.
     """
@@ -111,14 +113,17 @@ def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool, with_tops:
     doubles = wide or forest.input_dtype != "float32"
     item32 = cache_lines.zeros(0 if wide else len(link), ITEM32)
     item64 = cache_lines.zeros(len(link) if doubles else 0, ITEM64)
-    kinds: list[tuple[np.ndarray, np.ndarray]] = [(item64, columns.threshold)] if doubles else []
+    kinds: list[tuple[np.ndarray, np.ndarray, int]] = []
+    if doubles:
+        kinds.append((item64, columns.threshold, MAX_LEAVES))
     if not wide:
-        kinds.append((item32, round_down(columns.threshold)))
-    for item, threshold in kinds:
+        kinds.append((item32, round_down(columns.threshold), MAX_SHORT_LEAVES))
+    for item, threshold, most in kinds:
         item["link"] = link
-        item["threshold"][place[: forest.n_nodes]] = threshold
+        kind = item["key"].dtype
+        item["key"][place[: forest.n_nodes]] = threshold.view(kind) if nodes_alone else order_keys(threshold)
         if not nodes_alone:
-            item["threshold"][place[forest.n_nodes :]] = _nans_of(ranges.position, item["threshold"].dtype)
+            item["key"][place[forest.n_nodes :]] = ~kind.type(most - 1) | ranges.position.astype(kind)
     return WalkLayout(
         columns=columns,
         position=ranges.position,
@@ -147,8 +152,9 @@ def _blocks(tree_offsets: npt.NDArray[np.int64], tree_block: int) -> npt.NDArray
     return np.array(offsets, np.int32)
 
 
-def _nans_of(position: npt.NDArray[np.int32], kind: np.dtype) -> np.ndarray:
-    """Each leaf's threshold: a NaN with its position."""
-    bits = np.dtype(f"u{kind.itemsize}")
-    nans: np.ndarray = np.array(np.nan, kind).view(bits) | position.astype(bits)
-    return nans.view(kind)
+def order_keys(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Unsigned integers of the values' size in the order of the values, above 0; 0 and -0 have the same."""
+    bits = (values + values.dtype.type(0)).view(f"u{values.dtype.itemsize}")
+    sign = bits.dtype.type(8 * values.dtype.itemsize - 1)
+    keys: npt.NDArray[np.unsignedinteger[Any]] = bits ^ ((0 - (bits >> sign)) | bits.dtype.type(1) << sign)
+    return keys

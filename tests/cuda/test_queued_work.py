@@ -306,7 +306,7 @@ def test_a_captured_call_scores_what_its_input_holds(device: EmulatedDevice, ask
         stream.begin_capture()
         model.predict(X, **asked, out=out)
         graph = stream.end_capture()
-        for start in range(9):  # what is made meanwhile takes no memory of the graph's
+        for start in (0, 3, 7):  # what is made meanwhile takes no memory of the graph's
             model.predict(X, "leaf", trees=slice(start % 6, 6), precision=("exact", "fast")[start // 6], engine=engine)
         del model
         gc.collect()

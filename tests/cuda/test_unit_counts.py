@@ -123,7 +123,7 @@ REGRESSIONS = [
     ("rank_documents<float, float, true>", "threshold[i] >= x.of[i]", "threshold[i] * 3 >= x.of[i]"),
     ("sum_exact<double, double, true, 2, 1>", "to_bytes(low);\n#pragma", "to_bytes(low);\n to_bytes(low);\n#pragma"),
     ("sum_exact<double, double, true, 2, 4>", "sum[d] += found.whole", "sum[d] += found.whole + found.whole"),
-    ("sum_few<double, double, 2>", "to_bytes(asked_planes);", "to_bytes(asked_planes);\n to_bytes(asked_planes);"),
+    ("sum_few<double, double, 2>", "to_bytes(loaded_planes);", "to_bytes(loaded_planes);\n to_bytes(loaded_planes);"),
     ("sum_fast<2>", "to_bytes(x);\n        to_bytes(y)", "to_bytes(x);\n        to_bytes(x);\n        to_bytes(y)"),
 ]  # fmt: skip
 

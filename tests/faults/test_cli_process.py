@@ -360,7 +360,7 @@ while True:
 
 @pytest.mark.parametrize(
     ("number", "data", "step"),
-    [("SIGTERM", "x.npy", 11), ("SIGTERM", "x.svm", 47), ("SIGINT", "x.npy", 97), ("SIGHUP", "x.npy", 97)],
+    [("SIGTERM", "x.npy", 37), ("SIGTERM", "x.svm", 47), ("SIGINT", "x.npy", 97), ("SIGHUP", "x.npy", 97)],
 )
 def test_a_signal_at_every_point(folder: Path, tmp_path: Path, number: str, data: str, step: int) -> None:
     (tmp_path / "out").mkdir()

@@ -229,7 +229,6 @@ private:
         bitslice_.level_offsets = from.items<int64_t>();
         bitslice_.levels = from.items<uint16_t>();
         const auto tree_leaves = from.array<uint16_t>();
-        bitslice_.n_trees = static_cast<int>(tree_leaves.n);
         bitslice_.tree_leaves = tree_leaves.data;
         bitslice_.leaf_bytes = 1;
         for (int64_t t = 0; t < tree_leaves.n; t++)

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "jit/assembler.hpp"
-#include "jit/tree_programs.cpp"  // its write_with
+#include "jit/tree_programs.hpp"
 
 using namespace gpuqs;
 
@@ -33,7 +33,7 @@ Operand read_operand(std::istream& in) {
 }
 
 std::vector<uint8_t> write_operation(const std::string& operation, Encoding encoding, int word_bytes, std::istream& in) {
-    Assembler to(encoding, word_bytes);
+    Assembler to(encoding, word_bytes, CodeAhead::prefetched);
     const auto number = [&] { return read<int>(in); };
     if (operation == "load") {
         const int target = number();
@@ -64,14 +64,15 @@ std::vector<uint8_t> write_operation(const std::string& operation, Encoding enco
     } else if (operation == "call_with_leaves") {
         const int function = number();
         to.call_with_leaves(function, read<int64_t>(in));
-    } else if (operation == "ask_ahead") {
+    } else if (operation == "prefetch_ahead") {
         // n_calls calls, which together are longer than a cache line.
         for (int n_calls = number(); n_calls > 0; n_calls--) to.call_with_leaves(0, 64);
-        to.ask_ahead();
+        to.prefetch_ahead();
     } else {
         throw std::runtime_error("no operation " + operation);
     }
-    return {to.code().begin(), to.code().end()};
+    const CodeBytes code = to.take_code();
+    return {code.begin(), code.end()};
 }
 
 template <class Number> std::vector<Number> read_many(std::istream& in, size_t n) {
@@ -82,16 +83,16 @@ template <class Number> std::vector<Number> read_many(std::istream& in, size_t n
 
 // Input: n_trees, then for each tree: leaves, levels, and the predicates of the levels or, without levels, predicate,
 // left and right of each entry.
-std::vector<uint8_t> write_trees(Encoding encoding, CodeAhead ahead, int word_bytes, int n_registers, std::istream& in) {
+std::vector<uint8_t> write_trees(Encoding encoding, CodeAhead ahead, int word_bytes, int most_registers, std::istream& in) {
     BitsliceLayout layout{};
     layout.leaf_bytes = read<int>(in);
-    layout.n_trees = read<int>(in);
+    const int n_trees = read<int>(in);
     layout.n_blocks = 1;
-    const int32_t block_offsets[2] = {0, layout.n_trees};
+    const int32_t block_offsets[2] = {0, n_trees};
     std::vector<int64_t> level_offsets = {0}, node_offsets = {0};
     std::vector<uint16_t> levels, tree_leaves;
     std::vector<TreeNode> nodes;
-    for (int t = 0; t < layout.n_trees; t++) {
+    for (int t = 0; t < n_trees; t++) {
         tree_leaves.push_back(read<uint16_t>(in));
         for (const uint16_t level : read_many<uint16_t>(in, read<size_t>(in))) levels.push_back(level);
         level_offsets.push_back(static_cast<int64_t>(levels.size()));
@@ -107,7 +108,7 @@ std::vector<uint8_t> write_trees(Encoding encoding, CodeAhead ahead, int word_by
     layout.tree_leaves = tree_leaves.data();
     layout.node_offsets = node_offsets.data();
     layout.nodes = nodes.data();
-    const CodeBytes code = write_with(layout, encoding, ahead, word_bytes, 0, 1, n_registers).code;
+    const CodeBytes code = write_programs(layout, encoding, ahead, word_bytes, 0, 1, most_registers).code;
     return {code.begin(), code.end()};
 }
 
@@ -123,9 +124,9 @@ int main() {
         try {
             const int word_bytes = read<int>(in);
             in >> operation;
-            const CodeAhead ahead = operation == "trees_read" ? CodeAhead::read : CodeAhead::asked;
-            const int n_registers = operation == "trees_few" ? kFew : kInMemory;
-            const auto code = operation.rfind("trees", 0) == 0 ? write_trees(encoding, ahead, word_bytes, n_registers, in)
+            const CodeAhead ahead = operation == "trees_read" ? CodeAhead::read : CodeAhead::prefetched;
+            const int most_registers = operation == "trees_few" ? kFew : kAllRegisters;
+            const auto code = operation.rfind("trees", 0) == 0 ? write_trees(encoding, ahead, word_bytes, most_registers, in)
                                                                : write_operation(operation, encoding, word_bytes, in);
             for (const uint8_t byte : code) std::printf("%02x", byte);
             std::printf("\n");

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from assembling import LETTERS, WIDTHS, asked_ahead, assemble, build_assembler, disassemble
+from assembling import LETTERS, WIDTHS, assemble, build_assembler, disassemble, prefetches
 
 #: Registers of each class: the first and last that an encoding reaches with the same prefix bits.
 CLASSES = {"vex": (0, 1, 7, 8, 14), "evex": (0, 1, 7, 8, 14, 15, 16, 23, 24, 30)}
@@ -210,15 +210,15 @@ def test_calls(assembler: Path, encoding: str, word_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("n_calls", [0, 1, 3, 4, 40])
-def test_code_is_asked_for_ahead(assembler: Path, n_calls: int) -> None:
+def test_code_is_prefetched_ahead(assembler: Path, n_calls: int) -> None:
     """For each cache line written, prefetches included, one prefetch of the line 8,192 bytes ahead."""
-    (code,) = assemble(assembler, [f"evex 64 ask_ahead {n_calls}"])
+    (code,) = assemble(assembler, [f"evex 64 prefetch_ahead {n_calls}"])
     assert isinstance(code, bytes)
-    assert [target for _, target in asked_ahead(code)] == [8192 + at for at in range(0, len(code), 64)]
+    assert [target for _, target in prefetches(code)] == [8192 + at for at in range(0, len(code), 64)]
     instructions = disassemble(code)
-    n_asked = sum(one.startswith("prefetch") for one in instructions)
-    assert len(instructions) == 4 * n_calls + n_asked
-    assert not any(one.startswith("prefetch") for one in instructions[:-n_asked or None])
+    n_prefetches = sum(one.startswith("prefetch") for one in instructions)
+    assert len(instructions) == 4 * n_calls + n_prefetches
+    assert not any(one.startswith("prefetch") for one in instructions[:-n_prefetches or None])
 
 
 def too_far(word_bytes: int) -> tuple[int, ...]:

@@ -127,5 +127,6 @@ def test_instruction_sets_are_listed_best_first() -> None:
 def test_every_instruction_set_has_a_folder_with_the_same_files() -> None:
     folders = {folder.name: {file.name for file in folder.iterdir()} for folder in (SOURCES / "isa").iterdir()}
     assert {isa.name.replace(".", "") for isa in cpu_fallback.INSTRUCTION_SETS} <= folders.keys()
+    own = {"avx2": {"transposed_tiles.inl"}, "avx512": {"paired_tables.inl"}}  # what wider sets include from these
     for name, files in folders.items():
-        assert files == folders["portable"], name
+        assert files - own.get(name, set()) == folders["portable"], name

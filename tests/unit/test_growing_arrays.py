@@ -91,6 +91,14 @@ def test_children_outside_of_their_tree_are_refused(field: str, child: int) -> N
     assert (caught.value.tree, caught.value.field) == (3, field)
 
 
+@pytest.mark.parametrize("feature", [1 << 31, 1 << 32, -(1 << 32), -1])
+def test_features_that_int32_does_not_hold_become_ones_that_no_forest_has(feature: int) -> None:
+    table = made_up_table(np.random.default_rng(5), [5], 1, 1)
+    table.leaf[:] = [False, False, True, True, True]
+    table.feature[:2] = feature, 7
+    assert forest_arrays([table])["feature"].tolist() == [-1, 7]
+
+
 def test_columns_of_other_lengths_are_refused() -> None:
     table = made_up_table(np.random.default_rng(4), [4], 1, 1)
     names = "left", "right", "feature", "threshold", "routing", "value"

@@ -17,24 +17,32 @@ from gpuqs.layout.columns import round_down
 from gpuqs.layout.ranks import build_ranks
 from gpuqs.layout.tops import TOP_LEVELS, cut_off
 from gpuqs.layout.traversal import pair_up
-from gpuqs.layout.walk import MAX_LEAVES, MAX_SHORT_LEAVES, WalkLayout, build_walk, has_short_links
+from gpuqs.layout.walk import MAX_LEAVES, MAX_SHORT_LEAVES, WalkLayout, build_walk, has_short_links, order_keys
+
+
+def thresholds(keys: np.ndarray, nodes_alone: bool) -> np.ndarray:
+    """The thresholds whose keys these are; of leaves' keys, NaN."""
+    sign = keys.dtype.type(1) << keys.dtype.type(8 * keys.itemsize - 1)
+    bits = keys if nodes_alone else np.where(keys & sign, keys ^ sign, ~keys)
+    return bits.view(f"f{keys.itemsize}")
 
 
 def walked(layout: WalkLayout, items: np.ndarray, tree: int, x: np.ndarray) -> int:
     """Leaf position where ``x`` (values by column) ends."""
     at = int(layout.tree_offsets[tree])
+    kind = items["key"].dtype
     for _ in range(len(items) + 1):
         link = int(items["link"][at])
         column = link & ((1 << layout.column_bits) - 1)
         nan_left = link >> layout.column_bits & 1
         distance = link >> (layout.column_bits + 1)
         if distance == 0:
-            threshold = items["threshold"][at]
-            assert np.isnan(threshold) and nan_left, "a walk stays at a leaf, whatever the value"
-            most = MAX_SHORT_LEAVES if threshold.itemsize == 4 else MAX_LEAVES
-            return int(threshold.view(f"u{threshold.itemsize}") & (most - 1))
+            key = items["key"][at]
+            assert key > order_keys(np.array([np.inf], f"f{kind.itemsize}"))[0] and nan_left, "a walk stays at a leaf"
+            most = MAX_SHORT_LEAVES if kind.itemsize == 4 else MAX_LEAVES
+            return int(key) & (most - 1)
         value = x[column]
-        goes_left = bool(nan_left) if np.isnan(value) else value <= items["threshold"][at]
+        goes_left = bool(nan_left) if np.isnan(value) else value <= thresholds(items["key"][at : at + 1], False)[0]
         at += distance + (not goes_left)
     raise AssertionError("the walk does not end")
 
@@ -44,7 +52,7 @@ def walked_over_nodes(layout: WalkLayout, nodes: np.ndarray, tree: int, x: np.nd
     at, end = layout.tree_offsets[tree : tree + 2]
     passed = 0
     while at < end:
-        link, threshold = int(nodes["link"][at]), nodes["threshold"][at]
+        link, threshold = int(nodes["link"][at]), thresholds(nodes["key"][at : at + 1], True)[0]
         value, n_left = x[link & ((1 << layout.column_bits) - 1)], link >> (layout.column_bits + 2)
         assert not np.isnan(threshold)
         goes_left = bool(link >> layout.column_bits & 1) if np.isnan(value) else value <= threshold
@@ -82,8 +90,9 @@ def test_walks_end_at_the_exit_leaf(
 @pytest.mark.parametrize("nodes_alone", [False, True])
 def test_thresholds_for_float32_are_rounded_down(nodes_alone: bool) -> None:
     layout = build_walk(random_forest(np.random.default_rng(0)), 64, nodes_alone=nodes_alone)
-    exact = layout.item64["threshold"]
-    np.testing.assert_array_equal(layout.item32["threshold"], np.where(np.isnan(exact), np.nan, round_down(exact)))
+    exact, single = (thresholds(items["key"], nodes_alone) for items in (layout.item64, layout.item32))
+    np.testing.assert_array_equal(single, np.where(np.isnan(exact), np.nan, round_down(exact)))
+    assert nodes_alone or np.isnan(exact).sum() > 0
     np.testing.assert_array_equal(layout.item32["link"], layout.item64["link"])
 
 
@@ -184,3 +193,14 @@ def test_tops_are_cut_off_where_programs_are_compiled_and_trees_are_large() -> N
     many = np.zeros(forest.n_nodes)
     many[of_top] = rng.permutation(np.count_nonzero(of_top))  # more than ranks have
     assert not tops(replace(forest, threshold=many), compiling)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_keys_are_in_the_order_of_values(kind: type) -> None:
+    info = np.finfo(kind)
+    above_one = np.nextafter(kind(1), kind(2))
+    positive = [info.smallest_subnormal, info.tiny, 1e-35, 0.5, 1.0, above_one, info.max, np.inf]
+    values = np.array([*(-value for value in positive[::-1]), 0.0, *positive], kind)
+    keys = order_keys(values)
+    assert keys.dtype.itemsize == values.dtype.itemsize and keys[0] > 0 and (np.diff(keys.astype(object)) > 0).all()
+    assert order_keys(np.array([-0.0], kind)) == order_keys(np.array([0.0], kind))

@@ -55,6 +55,15 @@ def test_arrays_of_a_tree() -> None:
     assert not table_of_tree(held, table.value, missing=False).routing.any()
 
 
+@pytest.mark.parametrize("feature", [3, -1, 1 << 31, 1 << 32, -(1 << 32)])
+def test_features_out_of_range_are_refused(feature: int) -> None:
+    model = tree.DecisionTreeRegressor(max_depth=1).fit(X, Y)
+    model.tree_.feature[0] = feature  # a view of the tree's nodes
+    with pytest.raises(ModelFormatError, match=r"node 0: feature is not in \[0, 3\)") as caught:
+        read_model(model)
+    assert (caught.value.tree, caught.value.field) == (0, "feature")
+
+
 def test_what_a_forest_tells_of_its_estimator() -> None:
     forest = read_model(ensemble.RandomForestClassifier(3, max_depth=2).fit(X, CLASSES))
     assert (forest.n_trees, forest.n_features, forest.n_outputs) == (3, 3, 2)

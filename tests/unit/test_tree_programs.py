@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from assembling import WIDTHS, asked_ahead, assemble, build_assembler, disassemble, trees_line
+from assembling import WIDTHS, assemble, build_assembler, disassemble, prefetches, trees_line
 from forests import random_forest
 
 from gpuqs.forest import NAN_LEFT, Forest
@@ -157,27 +157,28 @@ def test_programs_find_exit_leaves(assembler: Path, shape: str, registers: str) 
 
 
 @pytest.mark.parametrize("shape", ["random", "oblivious"])
-def test_programs_ask_for_each_line_of_code_ahead(assembler: Path, shape: str) -> None:
+def test_programs_prefetch_each_line_of_code(assembler: Path, shape: str) -> None:
     """Each line is prefetched once, in order, 8 KiB before it runs, delayed at most by the code between two nodes."""
     layout = lay_out(random_forest(np.random.default_rng(5), **(FORESTS[shape] | {"n_trees": 300})))
     for code in assemble(assembler, (f"{e} {w} trees {trees_line(layout)}" for e, w in WIDTHS)):
         assert isinstance(code, bytes)
         assert len(code) > 2 * 8192
-        ends, targets = zip(*asked_ahead(code), strict=True)
+        ends, targets = zip(*prefetches(code), strict=True)
         assert targets == tuple(range(8192, 8192 + 64 * len(targets), 64))
         assert targets[-1] + 256 > len(code) + 8192
         assert all(8192 - 256 < target - end <= 8192 for end, target in zip(ends, targets, strict=True))
 
 
 @pytest.mark.parametrize("shape", ["random", "oblivious"])
-def test_programs_that_are_read_ahead_ask_for_nothing(assembler: Path, shape: str) -> None:
+def test_programs_that_are_read_prefetch_nothing(assembler: Path, shape: str) -> None:
     layout = lay_out(random_forest(np.random.default_rng(5), **FORESTS[shape]))
     lines = (f"{e} {w} {ahead} {trees_line(layout)}" for e, w in WIDTHS for ahead in ("trees", "trees_read"))
     codes = assemble(assembler, lines)
-    for asking, read in zip(codes[::2], codes[1::2], strict=True):
-        assert isinstance(asking, bytes) and isinstance(read, bytes)
-        assert asked_ahead(asking) and not asked_ahead(read)
+    for prefetching, read in zip(codes[::2], codes[1::2], strict=True):
+        assert isinstance(prefetching, bytes) and isinstance(read, bytes)
+        assert prefetches(prefetching) and not prefetches(read)
         without = [
-            [one for one in disassemble(code) if not one.startswith(("prefetch", "int3"))] for code in (asking, read)
+            [one for one in disassemble(code) if not one.startswith(("prefetch", "int3"))]
+            for code in (prefetching, read)
         ]
         assert without[0] == without[1]

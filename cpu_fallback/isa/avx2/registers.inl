@@ -12,6 +12,7 @@ namespace {
 using Word32 = uint64_t __attribute__((vector_size(32)));
 
 using Register = __m256i;
+constexpr int kRegisterBytes = sizeof(Register);
 
 inline Register load_register(const void* at) { return _mm256_load_si256(static_cast<const Register*>(at)); }
 inline void store_register(void* at, Register r) { _mm256_store_si256(static_cast<Register*>(at), r); }

@@ -11,8 +11,8 @@ namespace {
 struct Rows {
     // Searches levels level ... level + 2; `answers` holds those to the levels before, `top` is the plane of the first.
     template <bool ties>
-    static bool ask(const float* rows, int level, const float* x, int n_documents, uint32_t* answers, uint8_t* top,
-                    int64_t plane_bytes) {
+    static bool search(const float* rows, int level, const float* x, int n_documents, uint32_t* answers, uint8_t* top,
+                       int64_t plane_bytes) {
         __m256 tie = _mm256_setzero_ps();
         const __m256i reversed = _mm256_setr_epi32(0, 4, 2, 6, 1, 5, 3, 7);  // puts the first answer in bit 0
         for (int d = 0; d < n_documents; d += 8) {

@@ -64,8 +64,8 @@ struct Search {
     // Searches levels level ... n - 1; `tie` collects the lanes that equal a threshold. `last` gets the mask of level n - 1, whose
     // answers come into `answers` only if `keeps`. Inlined, so that compilers keep answers in registers.
     template <int level, int n, int registers, bool ties, bool keeps>
-    [[gnu::always_inline]] static inline void ask(const float* table, const float* x, __m256i (&answers)[registers],
-                                                  __m256i (&last)[registers], __m256& tie) {
+    [[gnu::always_inline]] static inline void search_from(const float* table, const float* x, __m256i (&answers)[registers],
+                                                          __m256i (&last)[registers], __m256& tie) {
         if constexpr (level < n) {
             const Table<level> thresholds(table);
 #pragma GCC unroll 4
@@ -78,7 +78,7 @@ struct Search {
                 else
                     last[r] = above;
             }
-            ask<level + 1, n, registers, ties, keeps>(table + (level < 4 ? 16 : 1 << level), x, answers, last, tie);
+            search_from<level + 1, n, registers, ties, keeps>(table + (level < 4 ? 16 : 1 << level), x, answers, last, tie);
         }
     }
     template <int n, int registers, bool ties, bool keeps>
@@ -86,7 +86,7 @@ struct Search {
         __m256 tie = _mm256_setzero_ps();
         for (int d = 0; d < n_documents; d += 8 * registers, top += registers) {
             __m256i answers[registers] = {}, last[registers];
-            ask<0, n, registers, ties, keeps>(table, x + d, answers, last, tie);
+            search_from<0, n, registers, ties, keeps>(table, x + d, answers, last, tie);
             for (int r = 0; keeps && r < registers; r++) _mm256_store_si256(reinterpret_cast<__m256i*>(kept + d) + r, answers[r]);
             constexpr int n_in_bytes = keeps ? n : n - 1;
             if constexpr (n_in_bytes > 0) {

@@ -31,7 +31,7 @@ inline __m256 read_fours(Nearest, const char* low, const char* high, Lossy&) {
     return _mm256_set_m128(read_four(high), read_four(low));
 }
 
-inline __m256 read_fours(BelowUnasked, const char* low, const char* high, Lossy& lossy) {
+inline __m256 read_fours(BelowUnchecked, const char* low, const char* high, Lossy& lossy) {
     return read_fours(Nearest(), low, high, lossy);
 }
 
@@ -47,4 +47,4 @@ inline __m256 read_fours(Below, const char* at_low, const char* at_high, Lossy& 
 }  // namespace
 }  // namespace gpuqs
 
-#include "generic/turned_tiles.inl"
+#include "isa/avx2/transposed_tiles.inl"

@@ -33,6 +33,7 @@ struct SixteenDoubles { __m512d at[2]; };
 
 // Thresholds and links of sixteen nodes.
 inline void nodes_at(const Item<float>* first, __m512i at, __mmask16 where, __m512& threshold, __m512i& link) {
+    static_assert(sizeof(Item<float>) == 8 && offsetof(Item<float>, link) == 4, "a gather reads both");
     const __m512i none = _mm512_setzero_si512(), even = _mm512_slli_epi32(zero_to_fifteen(), 1);
     const __m512i low = _mm512_mask_i32gather_epi64(none, static_cast<__mmask8>(where), _mm512_castsi512_si256(at), first, 8);
     const __m512i high =
@@ -200,7 +201,7 @@ void walk_all(const WalkLayout& layout, const Item<Value>* first, const Value* x
 }
 
 struct Gathers {
-    static constexpr bool here = true;
+    static constexpr bool available = true;
 
     template <bool has_missing, class Value>
     static void walk_block(const WalkLayout& layout, int block, const Value* x, int n, int stride, int32_t* leaf) {

@@ -25,6 +25,7 @@ inline Word64 xor3(Word64 a, Word64 b, Word64 c) {
 }
 
 using Register = __m512i;
+constexpr int kRegisterBytes = sizeof(Register);
 
 inline Register load_register(const void* at) { return _mm512_load_si512(at); }
 inline void store_register(void* at, Register r) { _mm512_store_si512(at, r); }

@@ -1,6 +1,6 @@
 // Tables of wide parts: two bytes for trees of up to 64 leaves, four for up to 32.
 #pragma once
-#include "generic/paired_tables.inl"
+#include "isa/avx512/paired_tables.inl"
 
 namespace gpuqs {
 namespace {
@@ -9,7 +9,7 @@ constexpr int table_part_bytes(int n_leaves, int) { return n_leaves <= 32 ? 4 : 
 constexpr bool joins_parts(int) { return false; }
 constexpr int kDocumentsInRegisters = 64;  // documents whose sums stay in registers
 
-template <int part_bytes, int n_leaves, int n_parts> using Tree = PairedTables<part_bytes, n_leaves, n_parts>;
+template <int part_bytes, int n_leaves, int n_parts> using LeafTables = PairedTables<part_bytes, n_leaves, n_parts>;
 
 }  // namespace
 }  // namespace gpuqs

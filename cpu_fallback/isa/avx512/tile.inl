@@ -26,7 +26,7 @@ inline __m256 read_fours(Nearest, const char* low, const char* high, Lossy&) { r
 
 inline __m256 round_down(__m512d x) { return _mm512_cvt_roundpd_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
 
-inline __m256 read_fours(BelowUnasked, const char* low, const char* high, Lossy&) { return round_down(both(low, high)); }
+inline __m256 read_fours(BelowUnchecked, const char* low, const char* high, Lossy&) { return round_down(both(low, high)); }
 
 inline __m256 read_fours(Below, const char* low, const char* high, Lossy& lossy) {
     const __m512d x = both(low, high);
@@ -39,4 +39,4 @@ inline __m256 read_fours(Below, const char* low, const char* high, Lossy& lossy)
 }  // namespace
 }  // namespace gpuqs
 
-#include "generic/turned_tiles.inl"
+#include "isa/avx2/transposed_tiles.inl"

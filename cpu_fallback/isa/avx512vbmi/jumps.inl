@@ -11,7 +11,7 @@ namespace gpuqs {
 namespace {
 
 struct Jumps {
-    static constexpr bool here = true;
+    static constexpr bool available = true;
 
     template <int n> struct Registers { __m512i of[n]; };
     using Bytes = Registers<kJumpEntries / 64>;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "generic/paired_tables.inl"
+#include "isa/avx512/paired_tables.inl"
 
 namespace gpuqs {
 namespace {
@@ -16,11 +16,11 @@ constexpr int table_part_bytes(int n_leaves, int) { return n_leaves <= 32 ? 4 : 
 constexpr bool joins_parts(int part_bytes) { return part_bytes == 1; }
 constexpr int kDocumentsInRegisters = 64;  // documents whose sums stay in registers
 
-template <int n_parts> struct ByteTables {
+template <int n_parts> struct SingleRegisterTables {
     Register table[n_parts];
     struct Index { Register leaves, exchanged; };  // exchanged: neighbouring leaves have changed places
 
-    explicit ByteTables(const uint8_t* tables) {
+    explicit SingleRegisterTables(const uint8_t* tables) {
         for (int p = 0; p < n_parts; p++) table[p] = _mm512_load_si512(tables + 64 * p);
     }
     static Index index(const uint8_t* leaf, int) {
@@ -36,7 +36,7 @@ template <int n_parts> struct ByteTables {
 };
 
 template <int part_bytes, int n_leaves, int n_parts>
-using Tree = std::conditional_t<part_bytes == 1, ByteTables<n_parts>, PairedTables<part_bytes, n_leaves, n_parts>>;
+using LeafTables = std::conditional_t<part_bytes == 1, SingleRegisterTables<n_parts>, PairedTables<part_bytes, n_leaves, n_parts>>;
 
 }  // namespace
 }  // namespace gpuqs

@@ -12,6 +12,7 @@ namespace {
 inline Word16 select(Word16 m, Word16 a, Word16 b) { return (Word16)vbslq_u64((uint64x2_t)m, (uint64x2_t)a, (uint64x2_t)b); }
 
 using Register = uint8x16_t;
+constexpr int kRegisterBytes = sizeof(Register);
 
 inline Register load_register(const void* at) { return vld1q_u8(static_cast<const uint8_t*>(at)); }
 inline void store_register(void* at, Register r) { vst1q_u8(static_cast<uint8_t*>(at), r); }

@@ -50,7 +50,8 @@ struct Search {
 
     // Searches levels level ... n - 1 for sixteen documents; `tie` collects the lanes that equal a threshold.
     template <int level, int n, bool ties>
-    static void ask(const float* table, const float* x, uint32x4_t* answers, uint8_t* top, int64_t plane_bytes, uint32x4_t* tie) {
+    static void search_from(const float* table, const float* x, uint32x4_t* answers, uint8_t* top, int64_t plane_bytes,
+                            uint32x4_t* tie) {
         if constexpr (level < n) {
             uint32x4_t answer[kSide];
 #pragma GCC unroll 4
@@ -68,7 +69,7 @@ struct Search {
                 answers[s] = vorrq_u32(answers[s], vandq_u32(answer[s], vdupq_n_u32(1 << level)));
             }
             store_bits(answer, top - level * plane_bytes);
-            ask<level + 1, n, ties>(table + (level < 4 ? 16 : 1 << level), x, answers, top, plane_bytes, tie);
+            search_from<level + 1, n, ties>(table + (level < 4 ? 16 : 1 << level), x, answers, top, plane_bytes, tie);
         }
     }
     template <int n, bool ties, bool keeps>
@@ -77,7 +78,7 @@ struct Search {
         for (int d = 0; d < n_documents; d += 4 * kSide) {
             uint32x4_t answers[kSide];
             for (int s = 0; s < kSide; s++) answers[s] = vdupq_n_u32(0);
-            ask<0, n, ties>(table, x + d, answers, top + d / 8, plane_bytes, &tie);
+            search_from<0, n, ties>(table, x + d, answers, top + d / 8, plane_bytes, &tie);
             for (int s = 0; keeps && s < kSide; s++) vst1q_u32(kept + d + 4 * s, answers[s]);
         }
         return ties && vmaxvq_u32(tie) != 0;

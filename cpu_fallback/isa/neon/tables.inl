@@ -13,10 +13,10 @@ constexpr int table_part_bytes(int, int value_bytes) { return value_bytes == 4; 
 constexpr bool joins_parts(int) { return false; }
 constexpr int kDocumentsInRegisters = sizeof(Register);  // documents whose sums stay in registers
 
-template <int part_bytes, int n_leaves, int n_parts> struct Tree {
+template <int part_bytes, int n_leaves, int n_parts> struct LeafTables {
     const uint8_t* tables;
 
-    explicit Tree(const uint8_t* of_tree) : tables(of_tree) {}
+    explicit LeafTables(const uint8_t* of_tree) : tables(of_tree) {}
     static Register index(const uint8_t* leaf, int) { return load_register(leaf); }
     Register look_up(int p, Register index) const {
         const uint8_t* table = tables + 64 * p;

@@ -4,7 +4,7 @@
 namespace gpuqs {
 namespace {
 
-struct Gathers { static constexpr bool here = false; };
+struct Gathers { static constexpr bool available = false; };
 
 }  // namespace
 }  // namespace gpuqs

@@ -6,7 +6,7 @@ namespace gpuqs {
 namespace {
 
 struct Jumps {
-    static constexpr bool here = false;
+    static constexpr bool available = false;
 
     // How many of a block of thresholds lie below x.
     template <class Value> static int below(const Value* threshold, Value x) {

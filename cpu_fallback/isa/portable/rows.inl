@@ -8,8 +8,8 @@ namespace {
 struct Rows {
     // Searches levels level ... level + 2; `answers` holds those to the levels before, `top` is the plane of the first.
     template <bool ties>
-    static bool ask(const float* rows, int level, const float* x, int n_documents, uint32_t* answers, uint8_t* top,
-                    int64_t plane_bytes) {
+    static bool search(const float* rows, int level, const float* x, int n_documents, uint32_t* answers, uint8_t* top,
+                       int64_t plane_bytes) {
         bool tie = false;
         for (int d = 0; d < n_documents; d += 8) {
             uint8_t bits[3] = {0, 0, 0};

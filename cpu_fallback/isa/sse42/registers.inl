@@ -10,6 +10,7 @@ namespace gpuqs {
 namespace {
 
 using Register = __m128i;
+constexpr int kRegisterBytes = sizeof(Register);
 
 inline Register load_register(const void* at) { return _mm_load_si128(static_cast<const Register*>(at)); }
 inline void store_register(void* at, Register r) { _mm_store_si128(static_cast<Register*>(at), r); }

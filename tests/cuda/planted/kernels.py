@@ -31,8 +31,8 @@ KERNELS = [
     Fault(
         "leafindexes of the first document alone are set to ones",
         _LEAVES,
-        "i < words_of<STRIDE>(n_slots)",
-        "i < words_of<1>(n_slots)",
+        "i < words_of<STRIDE>(block.n_slots)",
+        "i < words_of<1>(block.n_slots)",
         _CASES,
     ),
     Fault(
@@ -145,10 +145,10 @@ KERNELS = [
         _CASES,
     ),
     Fault(
-        "warps' sums lie over the leafindexes",
-        _SCORES,
-        "void* scratch = leafindexes + words_of<STRIDE>(n_slots);",
-        "void* scratch = leafindexes;",
+        "scratch lies over the leafindexes",
+        _LEAVES,
+        "scratch(leafindexes + words_of<STRIDE>(n_slots))",
+        "scratch(leafindexes)",
         _CASES,
     ),
     Fault(
@@ -160,16 +160,16 @@ KERNELS = [
     ),
     Fault(
         "every tree is taken for one word",
-        _SCORES,
-        "MANY ? trees.slot_offsets[tree] - first_slot : tree - first_tree",
+        _LEAVES,
+        "MANY ? slot_offsets[tree] - first_slot : tree - first_tree",
         "tree - first_tree",
         _CASES,
     ),
     Fault(
         "trees beyond the threads are left out",
         _SCORES,
-        "tree < end_tree; tree += blockDim.x)",
-        "tree < end_tree; tree += 1 << 20)",
+        "tree < block.end_tree; tree += blockDim.x)",
+        "tree < block.end_tree; tree += 1 << 20)",
         _CASES,
     ),
     Fault("every lane writes its output's sum", _OUTPUTS, "if (threadIdx.x % WARP == 0) ", "", _CASES),

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "registers.inl"
+#include "isa/avx512/registers.inl"
 
 namespace gpuqs {
 namespace {

@@ -4,6 +4,10 @@
 #pragma once
 #include <immintrin.h>
 
+#include <cstdint>
+
+#include "generic/readings.inl"
+
 namespace gpuqs {
 namespace {
 

@@ -1,0 +1,2 @@
+#pragma once
+#include "isa/portable/scalar_sums.inl"

@@ -1,0 +1,2 @@
+#pragma once
+#include "isa/avx512/scalar_sums.inl"
