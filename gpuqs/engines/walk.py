@@ -30,9 +30,9 @@ class Walk(CpuEngine):
     summary: ClassVar[str] = "plain tree walk, for trees of any depth"
 
     #: Nanoseconds per visited node in trees of up to 256 leaves, and in addition for each doubling of the leaves (an
-    #: AMD EPYC, Zen 4: twelve forests of scikit-learn of up to 12,642 leaves).
+    #: AMD EPYC, Zen 4: twelve forests of scikit-learn of up to 12,642 leaves; the latter less what keys gained on Zen 3).
     visit: ClassVar[float] = 0.75
-    doubling: ClassVar[float] = 0.17
+    doubling: ClassVar[float] = 0.12
     #: Per document and column.
     column: ClassVar[float] = 0.6
     #: Starting takes as long as this share of a document (an Intel server with AVX-512: five forests of 31 to 255

@@ -38,9 +38,9 @@ from gpuqs.version import __version__
 #: An idle machine takes a tenth of that.
 LIMIT = 0.5
 #: The smallest factor that is believed; only a busy machine gives smaller ones.
-LEAST = 0.4
+MIN_FACTOR = 0.4
 #: The largest factor that is believed.
-MOST = 2.5
+MAX_FACTOR = 2.5
 #: The engines that are measured; `qs_oblivious` runs on bwqs's kernel.
 MEASURED = ("bitslice", "rankwalk", "vqs", "qs", "bwqs", "walk")
 _ALIKE = {"qs_oblivious": "bwqs"}
@@ -140,7 +140,8 @@ def _read(path: Path | None) -> dict[str, float] | None:
     except (OSError, ValueError, RecursionError):
         return None
     sound = isinstance(kept, dict) and all(
-        name in MEASURED and type(value) in (int, float) and LEAST <= value <= MOST for name, value in kept.items()
+        name in MEASURED and type(value) in (int, float) and MIN_FACTOR <= value <= MAX_FACTOR
+        for name, value in kept.items()
     )
     return {name: float(value) for name, value in kept.items()} if sound else None
 
@@ -152,7 +153,7 @@ def calibrate(now: Callable[[], float] = time.perf_counter, limit: float = LIMIT
         return {}
     # The median engine keeps its cost, because a processor's overall speed changes no choice.
     middle = float(np.exp(np.median(np.log(list(ratios.values())))))
-    return {name: float(np.clip(ratio / middle, LEAST, MOST)) for name, ratio in ratios.items()}
+    return {name: float(np.clip(ratio / middle, MIN_FACTOR, MAX_FACTOR)) for name, ratio in ratios.items()}
 
 
 def measure(now: Callable[[], float], limit: float) -> Mapping[str, float]:

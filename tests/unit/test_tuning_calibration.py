@@ -15,7 +15,7 @@ from gpuqs.engines import ENGINES
 from gpuqs.engines.base import CALL
 from gpuqs.model import Model
 from gpuqs.tuning import calibration
-from gpuqs.tuning.calibration import LEAST, MEASURED, MOST, SIZES, calibrate, ensure, factor, recalibrate
+from gpuqs.tuning.calibration import MAX_FACTOR, MEASURED, MIN_FACTOR, SIZES, calibrate, ensure, factor, recalibrate
 
 FOREST = random_forest(np.random.default_rng(0), n_trees=30, max_leaves=16)
 HERE = [name for name in MEASURED if name in ENGINES]
@@ -67,7 +67,7 @@ def near_the_best() -> list[str]:
 def test_factors_are_around_one_and_clamped() -> None:
     factors = calibrate(limit=60.0)
     assert list(factors) == near_the_best()
-    assert all(LEAST <= value <= MOST for value in factors.values())
+    assert all(MIN_FACTOR <= value <= MAX_FACTOR for value in factors.values())
     assert min(factors.values()) <= 1.0 <= max(factors.values())
 
 
@@ -121,11 +121,11 @@ def test_calls_only_read_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 def test_factors_scale_what_is_not_the_same_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     before = {c.engine: c.microseconds for c in Model(FOREST).explain(100).choices if c.microseconds}
-    made_up(monkeypatch, bitslice=MOST, bwqs=0.5, rankwalk=MOST, qs=MOST, vqs=0.4)
+    made_up(monkeypatch, bitslice=MAX_FACTOR, bwqs=0.5, rankwalk=MAX_FACTOR, qs=MAX_FACTOR, vqs=0.4)
     ensure(machine())
     after = {c.engine: c.microseconds for c in Model(FOREST).explain(100).choices if c.microseconds}
     for name, us in after.items():
-        scale = {"bwqs": 0.5, "qs_oblivious": 0.5, "vqs": 0.4, "walk": 1.0, "reference": 1.0}.get(name, MOST)
+        scale = {"bwqs": 0.5, "qs_oblivious": 0.5, "vqs": 0.4, "walk": 1.0, "reference": 1.0}.get(name, MAX_FACTOR)
         cold = ENGINES[name].cold(FOREST, 100) / 2  # half of the calls
         assert us == pytest.approx(CALL + scale * (before[name] - cold - CALL) + cold)
     assert Model(FOREST).engine_for(40) == "vqs"
@@ -139,7 +139,7 @@ def test_choices_made_before_a_calibration_are_made_anew(monkeypatch: pytest.Mon
     before = model.engine_for(400)
     model.predict(X), model.predict(X)  # the first call uses the forest's own arrays
     assert asked == [before] and model.engine_for(400) == before
-    made_up(monkeypatch, **{name: 0.4 if name == "vqs" else MOST for name in HERE})
+    made_up(monkeypatch, **{name: 0.4 if name == "vqs" else MAX_FACTOR for name in HERE})
     Model(FOREST).warm_up(400)
     asked.clear()
     model.predict(X)
