@@ -30,7 +30,7 @@ class Walk(CpuEngine):
     summary: ClassVar[str] = "plain tree walk, for trees of any depth"
 
     #: Nanoseconds per visited node in trees of up to 256 leaves, and in addition for each doubling of the leaves (an
-    #: AMD EPYC, Zen 4: twelve forests of scikit-learn of up to 12,642 leaves; the latter less what keys gained on Zen 3).
+    #: AMD EPYC, Zen 4: twelve forests of scikit-learn of up to 12,642 leaves; then keys made the latter less).
     visit: ClassVar[float] = 0.75
     doubling: ClassVar[float] = 0.12
     #: Per document and column.

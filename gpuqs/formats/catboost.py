@@ -36,7 +36,7 @@ from gpuqs.formats import catboost_binary
 from gpuqs.formats.catboost_ctrs import read_ctrs, refuse_lost_tables
 from gpuqs.formats.catboost_tests import CTR, FLOAT, ONE_HOT, Tests, reals, tests_of_borders
 from gpuqs.formats.catboost_trees import ARRAYS, Condenser, Trees, json_trees, splits_of
-from gpuqs.formats.fields import get, numbers, parse_json, whole
+from gpuqs.formats.fields import INT32_MAX, get, numbers, parse_json, whole
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.schema import Schema
 
@@ -86,7 +86,6 @@ _MULTI_TARGET: Final = (*_MULTI_LABEL, "MultiRMSE", "MultiRMSEWithMissingValues"
 
 #: Far above any real model; a file may not make us name more columns.
 _MAX_FEATURES: Final = 1 << 20
-_INT32_MAX: Final = int(np.iinfo(np.int32).max)
 
 
 def recognises(head: bytes) -> bool:
@@ -254,7 +253,7 @@ def _version(info: dict[str, Any]) -> str:
 def _classes(info: dict[str, Any], n_outputs: int) -> tuple[Any, ...]:
     params = get(info, "class_params", dict, {})
     labels = get(params, "class_names", list, [])
-    n_classes = max(len(labels), whole(params, "classes_count", 0, _INT32_MAX, 0))
+    n_classes = max(len(labels), whole(params, "classes_count", 0, INT32_MAX, 0))
     if 1 < n_outputs < n_classes:
         raise UnsupportedModelError(
             f"the model was given {n_classes} classes, of which {n_outputs} occurred in training; CatBoost gives "
@@ -306,7 +305,7 @@ def _features(info: dict[str, Any]) -> tuple[Tests, int, tuple[str, ...]]:
     for kind in ("float_features", "categorical_features"):
         known: dict[int, Any] = tests.floats if kind == "float_features" else tests.columns
         for feature in get(info, kind, list, []):
-            index = whole(_feature(feature, kind), "feature_index", 0, _INT32_MAX)
+            index = whole(_feature(feature, kind), "feature_index", 0, INT32_MAX)
             column = whole(feature, "flat_feature_index", 0, _MAX_FEATURES - 1)
             if index in known or column in name_of:
                 raise ModelFormatError(f"feature {index}, column {column} appears twice", field=kind)
@@ -343,7 +342,7 @@ def _texts(info: dict[str, Any]) -> dict[int, list[str]]:
         raise ModelFormatError("holds strings that cannot be encoded as UTF-8", field=name) from None
     of_hash: dict[int, list[str]] = {}
     for entry, text, code in zip(entries, texts, hashes, strict=True):
-        if whole(entry, "hash", -_INT32_MAX - 1, 2 * _INT32_MAX + 1) % (1 << 32) != code:
+        if whole(entry, "hash", -INT32_MAX - 1, 2 * INT32_MAX + 1) % (1 << 32) != code:
             raise ModelFormatError(f"{text[:100]!r} does not match its hash: the file is damaged", field=name)
         of_hash.setdefault(code, []).append(text)
     if len(set(texts)) < len(texts):

@@ -14,14 +14,13 @@ import numpy.typing as npt
 
 from gpuqs.ctrs import Ctrs, Projection
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
-from gpuqs.formats.fields import get, numbers, whole
+from gpuqs.formats.fields import INT32_MAX, get, numbers, whole
 
 CLASSES: Final = ("Borders", "Buckets")
 MEANS: Final = ("BinarizedTargetMeanValue", "FloatTargetMeanValue")
 #: Types that count no labels.
 _COUNTERS: Final = ("Counter", "FeatureFreq")
 
-_INT32_MAX: Final = int(np.iinfo(np.int32).max)
 #: The key of an empty slot of CatBoost's hash table.
 NO_KEY: Final = (1 << 64) - 1
 #: Upper limits of a model's CTRs, and of their values: _FREE_VALUES plus _MAX_OF_COUNT for each count in the file.
@@ -60,7 +59,7 @@ def table(obj: dict[str, Any]) -> CtrTable:
         raise ModelFormatError("holds a key that is not an unsigned 64-bit integer", field=name) from None
     counts = [numbers(listed[at::stride], name, np.float64) for at in range(1, stride)]
     there = keys != NO_KEY
-    denominator = whole(obj, "counter_denominator", 0, _INT32_MAX, 0)
+    denominator = whole(obj, "counter_denominator", 0, INT32_MAX, 0)
     return sorted_table(keys[there], np.stack(counts, axis=1)[there], denominator)
 
 
@@ -217,7 +216,7 @@ def _ctr(item: dict[str, Any], tables: dict[str, Any]) -> _Ctr:
         raise ModelFormatError(f"has no table of {identifier[:100]!r}: the file is damaged", field="ctr_data")
     given = (item.get(name, 0) for name in ("prior_numerator", "prior_denomerator", "shift", "scale"))
     prior, denominator, shift, scale = numbers(list(given), "ctrs", np.float32)
-    return _Ctr(kind, whole(item, "target_border_idx", 0, _INT32_MAX, 0), prior, denominator, shift, scale, found)
+    return _Ctr(kind, whole(item, "target_border_idx", 0, INT32_MAX, 0), prior, denominator, shift, scale, found)
 
 
 def _elements(elements: list[Any], floats: dict[int, tuple[int, bool]], columns: dict[int, int]) -> _Elements:
@@ -226,7 +225,7 @@ def _elements(elements: list[Any], floats: dict[int, tuple[int, bool]], columns:
     for element in elements:
         kind = get(element, "combination_element", str)
         is_number = kind == "float_feature"
-        index = whole(element, "float_feature_index" if is_number else "cat_feature_index", 0, _INT32_MAX)
+        index = whole(element, "float_feature_index" if is_number else "cat_feature_index", 0, INT32_MAX)
         if index not in (floats if is_number else columns):
             raise ModelFormatError(f"feature {index} is not in features_info", field="elements")
         if is_number:
@@ -236,7 +235,7 @@ def _elements(elements: list[Any], floats: dict[int, tuple[int, bool]], columns:
         elif kind == "cat_feature_value":
             categories.append(columns[index])
         elif kind == "cat_feature_exact_value":
-            equals.append((columns[index], whole(element, "value", -_INT32_MAX - 1, 2 * _INT32_MAX + 1) % (1 << 32)))
+            equals.append((columns[index], whole(element, "value", -INT32_MAX - 1, 2 * INT32_MAX + 1) % (1 << 32)))
         else:
             raise UnsupportedModelError(f"statistics of categories by {kind[:100]!r} are not evaluated")
     return tuple(categories), tuple(above), tuple(equals)

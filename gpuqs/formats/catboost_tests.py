@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT, WHOLE_CODES
-from gpuqs.formats.fields import get, numbers, whole
+from gpuqs.formats.fields import INT32_MAX, get, numbers, whole
 from gpuqs.formats.growing import offsets
 from gpuqs.text_hashes import are_hashes, name_of_hash
 
@@ -25,7 +25,6 @@ FLOAT: Final = "FloatFeature"
 ONE_HOT: Final = "OneHotFeature"
 CTR: Final = "OnlineCtr"
 
-_INT32_MAX: Final = int(np.iinfo(np.int32).max)
 _HASHES: Final = 1 << 32
 _FLOAT32: Final = struct.Struct("f")
 #: Upper limit of 32-bit words in category sets (64 MiB): huge codes in every node of a small file are an attack.
@@ -95,12 +94,12 @@ class Tests:
 
     def _read(self, split: Any, tree: int) -> int:
         kind = get(split, "split_type", str, tree=tree)
-        at = whole(split, "split_index", 0, _INT32_MAX, tree=tree)  # CatBoost itself goes by this
+        at = whole(split, "split_index", 0, INT32_MAX, tree=tree)  # CatBoost itself goes by this
         if kind == FLOAT:
-            index = whole(split, "float_feature_index", 0, _INT32_MAX, tree=tree)
+            index = whole(split, "float_feature_index", 0, INT32_MAX, tree=tree)
             key: Key = (kind, index, border(split.get("border"), "border", tree))
         elif kind == ONE_HOT:
-            index = whole(split, "cat_feature_index", 0, _INT32_MAX, tree=tree)
+            index = whole(split, "cat_feature_index", 0, INT32_MAX, tree=tree)
             key = (kind, index, whole(split, "value", -_HASHES, _HASHES - 1, tree=tree) % _HASHES)
         elif kind == CTR:  # the split names it only by its index
             number = self.table[at][1] if at < len(self.table) else -1

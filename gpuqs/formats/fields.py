@@ -17,6 +17,9 @@ from gpuqs.cpu_fallback import json_text
 from gpuqs.errors import ModelFormatError
 from gpuqs.forks import no_collection
 
+#: The largest number of the int32 arrays that a Forest has.
+INT32_MAX: Final = 2**31 - 1
+
 _REQUIRED: Final = object()
 #: Upper limit of characters in a number that is compared exactly; longer ones are rounded twice.
 _MAX_DIGITS: Final = 1000

@@ -16,6 +16,7 @@ import numpy as np
 
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
+from gpuqs.formats.fields import INT32_MAX
 from gpuqs.formats.xml_trees import number, parse_xml, root_name, whole
 
 NAME: Final = "Jforests XML"
@@ -37,7 +38,6 @@ _LEAVES: Final = "LeafOutputs"
 _LISTS: Final = (*_WHOLE_LISTS, _THRESHOLDS, _LEAVES)
 #: The leaves of classification trees.
 _DISTRIBUTIONS: Final = "LeafTargetDistributions"
-_INT32_MAX: Final = 2**31 - 1
 
 
 def recognises(head: bytes) -> bool:
@@ -113,12 +113,12 @@ class _Reader:
 
     def _end_tree(self) -> None:
         tree = self.tree
-        n_leaves = whole(self.attributes.get("leaves"), 1, _INT32_MAX, "leaves", tree)
+        n_leaves = whole(self.attributes.get("leaves"), 1, INT32_MAX, "leaves", tree)
         weight = number(self.attributes.get("weight"), "weight", tree)
         for name in _WHOLE_LISTS:
-            low = 0 if name == "SplitFeatures" else -_INT32_MAX - 1
+            low = 0 if name == "SplitFeatures" else -INT32_MAX - 1
             tokens = self._tokens(name, n_leaves - 1)
-            self.whole[name].extend(whole(token, low, _INT32_MAX - 1, name, tree) for token in tokens)
+            self.whole[name].extend(whole(token, low, INT32_MAX - 1, name, tree) for token in tokens)
         self.threshold.extend(number(token, _THRESHOLDS, tree) for token in self._tokens(_THRESHOLDS, n_leaves - 1))
         self.leaf_value.extend(number(token, _LEAVES, tree) for token in self._tokens(_LEAVES, n_leaves))
         self.n_leaves.append(n_leaves)

@@ -10,31 +10,21 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from gpuqs.cpu_fallback import lightgbm_trees
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import (
-    CATEGORICAL,
-    NAN_LEFT,
-    NEGATIVE_FRACTION_IS_ZERO,
-    ZERO_MISSING,
-    ZERO_THRESHOLD,
     Forest,
 )
-from gpuqs.formats.fields import is_plain_number, refuse_depth
-from gpuqs.formats.growing import GrowingArray, offsets
+from gpuqs.formats.fields import INT32_MAX, is_plain_number, refuse_depth
 from gpuqs.formats.labels import labels_of
-from gpuqs.formats.lightgbm_linear import LinearLeaves
 from gpuqs.formats.lightgbm_text import (
-    FieldNumbers,
     count,
     fields_of,
     n_words,
-    needed,
     numbers,
     one_spaced,
     squeezed,
-    tree_fields,
 )
+from gpuqs.formats.lightgbm_trees import Trees
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.links import to_values
 from gpuqs.schema import Schema
@@ -51,22 +41,8 @@ FEATURES: Final = {
     "raw scores": "same bits",
 }
 
-#: Bits of a node's decision_type.
-_CATEGORICAL_BIT: Final = 1
-_DEFAULT_LEFT_BIT: Final = 2
-#: The two bits above them are the node's missing type, one of these three.
-_MISSING_SHIFT: Final = 2
-_MISSING_NONE: Final = 0
-_MISSING_ZERO: Final = 1
-_MISSING_NAN: Final = 2
-_LARGEST_DECISION_TYPE: Final = _CATEGORICAL_BIT | _DEFAULT_LEFT_BIT | _MISSING_NAN << _MISSING_SHIFT
-
-_INT32_MAX: Final = 2**31 - 1
 #: More outputs than any model has; a file may not make us allocate for more.
 _MAX_OUTPUTS: Final = 1 << 16
-
-#: Bytes of text that are read between two checks for signals.
-_BYTES_AT_ONCE: Final = 1 << 20
 
 #: Lines that end the trees; the first from 2.2 on, the second before.
 _END_OF_TREES: Final = (b"\nend of trees", b"\nfeature importances:")
@@ -206,11 +182,11 @@ def _read(data: bytes) -> Forest:
         raise ModelFormatError("holds fields after the line 'end of trees'; save or copy the model again")
     _check_tail(data[end:], re.search(rb"\nversion=v[34]\s", data[:first]) is not None)
     header = _Header(data[: first if first != -1 else end], data[end:].partition(_PANDAS)[2])
-    trees = _Trees()
+    trees = Trees()
     if first != -1:
         trees.read(data, first, end, sized=b"tree_sizes" in header.fields)
     header.check_tree_sizes(trees.starts.array())
-    return trees.forest(header)
+    return _forest(header, trees)
 
 
 def _check_tail(tail: bytes, recent: bool) -> None:
@@ -235,7 +211,7 @@ class _Header:
     def __init__(self, text: bytes, pandas: bytes) -> None:
         self.fields = fields_of(text)
         self.pandas = pandas
-        self.n_features = self._count("max_feature_idx", 0, _INT32_MAX - 1) + 1
+        self.n_features = self._count("max_feature_idx", 0, INT32_MAX - 1) + 1
         n_classes = self._count("num_class", 1, _MAX_OUTPUTS)
         self.n_outputs = n_classes
         if b"num_tree_per_iteration" in self.fields:
@@ -285,193 +261,28 @@ class _Header:
         return count(self.fields, name, lowest, highest, None)
 
 
-class _Trees:
-    """What the trees' text holds, tree by tree."""
-
-    def __init__(self) -> None:
-        self.starts = GrowingArray(np.int64)
-        self.n_leaves = GrowingArray(np.int64)
-        int32 = -_INT32_MAX, _INT32_MAX, "is outside int32"
-        largest = _LARGEST_DECISION_TYPE
-        self.feature = FieldNumbers("split_feature", np.int32, *int32)
-        self.threshold = FieldNumbers("threshold", np.float64)
-        self.decision = FieldNumbers("decision_type", np.uint8, 0, largest, f"is not in [0, {largest}]")
-        self.left = FieldNumbers("left_child", np.int32, *int32)
-        self.right = FieldNumbers("right_child", np.int32, *int32)
-        self.leaf_value = FieldNumbers("leaf_value", np.float64)
-        self._fields = self.feature, self.threshold, self.decision, self.left, self.right, self.leaf_value
-        #: Category sets: the number of sets of each tree, the number of words of each set, and all words.
-        self.n_sets, self.set_size = GrowingArray(np.int64), GrowingArray(np.int64)
-        self.words = GrowingArray(np.uint32)
-        self.linear = LinearLeaves()
-
-    def read(self, data: bytes, first: int, end: int, sized: bool) -> None:
-        """Read every tree of ``data[first:end]``; ``sized`` if a line tree_sizes says where they lie."""
-        at = first
-        while at != -1:
-            at = self._read_plain_trees(data, at, end)
-            if at == -1:
-                break
-            following = data.find(b"\nTree=", at + 1, end)
-            text = data[at + 1 : following if following != -1 else end]
-            tree = len(self.n_leaves)
-            if following != -1 and not text.endswith((b"\n", b"\r")):
-                problem = "ends without a blank line, so LightGBM would skip the trees that follow; add one"
-                raise ModelFormatError(problem, tree=tree)
-            self.starts.extend([at])
-            self._read_tree(tree_fields(text, tree, sized))
-            at = following
-
-    def _read_plain_trees(self, data: bytes, at: int, end: int) -> int:
-        """Read trees that are written exactly as LightGBM writes them; return where the next one is, or -1.
-
-        Others, including damaged ones, are left to `_read_tree`, which takes ten times as long.
-        """
-        while at != -1:
-            arrays, following = lightgbm_trees.read(
-                data, at, end, len(self.n_leaves), _BYTES_AT_ONCE, _LARGEST_DECISION_TYPE
-            )
-            n_trees = len(arrays["n_leaves"])
-            if n_trees == 0:
-                break
-            self.starts.extend(arrays["starts"])
-            for values in self._fields:
-                values.extend(arrays[values.name], n_trees)
-            for name in ("n_leaves", "n_sets", "set_size", "words"):
-                getattr(self, name).extend(arrays[name])
-            self.linear.extend(*(arrays[name] for name in ("linear", "n_terms", "term_feature", "coefficient")))
-            at = following
-        return at
-
-    def _read_tree(self, fields: dict[bytes, bytes]) -> None:
-        tree = len(self.n_leaves)
-        if fields[b"Tree"].strip() != b"%d" % tree:
-            number = fields[b"Tree"][:20].decode(errors="replace")
-            raise ModelFormatError(
-                f"is numbered {number!r}: the trees before it are missing or out of order; "
-                "save or copy the model again",
-                tree=tree,
-                field="Tree",
-            )
-        if b"num_cat" not in fields and b"num_leaves" in fields:
-            raise ModelFormatError(
-                "is missing: the file is cut or from a LightGBM before 2.0.5, whose models today's "
-                "LightGBM does not read either; train again and save with LightGBM 2.1 or later",
-                tree=tree,
-                field="num_cat",
-            )
-        n_leaves = count(fields, "num_leaves", 1, _INT32_MAX, tree)
-        n_sets = count(fields, "num_cat", 0, n_leaves - 1, tree)
-        n_nodes = n_leaves - 1
-
-        self.leaf_value.add(needed(fields, "leaf_value", tree), n_leaves)
-        for values in (self.feature, self.threshold, self.left, self.right):
-            # Trees of one leaf may lack the fields of nodes.
-            values.add(needed(fields, values.name, tree) if n_nodes else b"", n_nodes)
-        if n_nodes and b"decision_type" not in fields:
-            fields[b"decision_type"] = b"0 " * n_nodes  # as in LightGBM
-        self.decision.add(fields.get(b"decision_type", b""), n_nodes)
-        if n_sets:
-            boundaries = numbers(needed(fields, "cat_boundaries", tree), n_sets + 1, np.int64, "cat_boundaries", tree)
-            if boundaries[0] != 0 or (np.diff(boundaries) < 0).any():
-                raise ModelFormatError("does not rise from 0", tree=tree, field="cat_boundaries")
-            words = numbers(needed(fields, "cat_threshold", tree), int(boundaries[-1]), np.int64, "cat_threshold", tree)
-            if ((words < 0) | (words >= 1 << 32)).any():
-                raise ModelFormatError("holds a value outside uint32", tree=tree, field="cat_threshold")
-            self.set_size.extend(np.diff(boundaries))
-            self.words.extend(words)
-        self.linear.add(fields, n_leaves, tree)
-        self.n_leaves.extend([n_leaves])
-        self.n_sets.extend([n_sets])
-
-    def forest(self, header: _Header) -> Forest:
-        """The trees as a Forest; LightGBM's tests become ``x <= threshold`` and routing bits."""
-        n_trees = len(self.n_leaves)
-        if n_trees % header.n_outputs:
-            raise ModelFormatError(
-                f"{n_trees} trees are not whole iterations of {header.n_outputs}; save or copy the model again",
-                field="num_tree_per_iteration",
-            )
-        leaf_offsets = offsets(self.n_leaves.array())
-        node_offsets = leaf_offsets - np.arange(n_trees + 1)
-        decision, threshold = self.decision.array(), self.threshold.array()
-        categorical = (decision & _CATEGORICAL_BIT) != 0
-        category_offsets, category_words = self._categories(categorical, threshold, node_offsets)
-
-        missing = decision >> _MISSING_SHIFT
-        # Without a missing type, LightGBM reads NaN as 0.
-        nan_left = np.where(missing == _MISSING_NONE, threshold >= 0.0, (decision & _DEFAULT_LEFT_BIT) != 0)
-        routing = (nan_left * np.uint8(NAN_LEFT)) | ((missing == _MISSING_ZERO) * np.uint8(ZERO_MISSING))
-        routing[categorical] = CATEGORICAL | NEGATIVE_FRACTION_IS_ZERO  # NaN goes right
-        threshold[categorical] = 0.0
-        return Forest(
-            n_features=header.n_features,
-            node_offsets=node_offsets,
-            leaf_offsets=leaf_offsets,
-            feature=self.feature.array(),
-            threshold=_with_near_zero_as_zero(threshold),
-            left=self.left.array(),
-            right=self.right.array(),
-            routing=routing,
-            leaf_value=self.leaf_value.array()[:, None],
-            sum_dtype="float64",
-            input_dtype="float64",
-            integer_dtype="float32",
-            n_outputs=header.n_outputs,
-            tree_output=(np.arange(n_trees) % header.n_outputs).astype(np.int32),
-            average=header.average,
-            link=header.link,
-            link_scale=header.link_scale,
-            category_offsets=category_offsets,
-            category_words=category_words,
-            **self.linear.arrays(leaf_offsets, header.n_features),
-            schema=header.schema,
-            source=header.source,
-            objective=header.objective,
+def _forest(header: _Header, trees: Trees) -> Forest:
+    n_trees = len(trees.n_leaves)
+    if n_trees % header.n_outputs:
+        raise ModelFormatError(
+            f"{n_trees} trees are not whole iterations of {header.n_outputs}; save or copy the model again",
+            field="num_tree_per_iteration",
         )
-
-    def _categories(
-        self, categorical: np.ndarray, threshold: np.ndarray, node_offsets: np.ndarray
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-        """Category sets in node order; a categorical node's threshold is the number of its set."""
-        node, n_sets = np.flatnonzero(categorical), self.n_sets.array()
-        if not len(node) and not n_sets.any():
-            return np.zeros(len(categorical) + 1, np.int64), np.zeros(0, np.uint32)
-        n_nodes = np.diff(np.searchsorted(node, node_offsets))
-        tree, number, first = np.repeat(np.arange(len(n_sets)), n_nodes), threshold[node], offsets(n_sets)
-        known = (number >= 0) & (number < n_sets[tree]) & (number == np.floor(number))
-        of_node = first[tree] + np.where(known, number, 0).astype(np.int64)
-        # One set a node, as LightGBM writes them: sharing would let a small file ask for much memory.
-        once = np.bincount(of_node[known], minlength=int(first[-1])) == 1
-        wrong = n_nodes != n_sets
-        wrong[tree[~known]] = wrong[np.repeat(np.arange(len(n_sets)), n_sets)[~once]] = True
-        if wrong.any():
-            bad = int(np.argmax(wrong))
-            raise ModelFormatError(
-                f"{n_nodes[bad]} categorical nodes do not name each of {n_sets[bad]} category sets once",
-                tree=bad,
-                field="threshold",
-            )
-        size, words = self.set_size.array(), self.words.array()
-        sizes = np.zeros(len(categorical), np.int64)
-        sizes[node] = size[of_node]
-        if (of_node[1:] < of_node[:-1]).any():  # LightGBM itself numbers sets in the order of nodes
-            sorted_size = size[of_node]
-            begin = np.repeat(offsets(size)[of_node] - offsets(sorted_size)[:-1], sorted_size)
-            words = words[begin + np.arange(len(words))]
-        return offsets(sizes), words
-
-
-def _with_near_zero_as_zero(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Thresholds that send x where LightGBM's send it, which reads |x| <= 1e-35 as 0.
-
-    LightGBM drops such values from every row of an array before it looks at a tree, so a
-    threshold in that range only decides where all of them go.
-    """
-    threshold[(threshold >= 0.0) & (threshold < ZERO_THRESHOLD)] = ZERO_THRESHOLD
-    below = (threshold < 0.0) & (threshold >= -ZERO_THRESHOLD)
-    threshold[below] = np.nextafter(-ZERO_THRESHOLD, -np.inf)
-    return threshold
+    return Forest(
+        n_features=header.n_features,
+        sum_dtype="float64",
+        input_dtype="float64",
+        integer_dtype="float32",
+        n_outputs=header.n_outputs,
+        tree_output=(np.arange(n_trees) % header.n_outputs).astype(np.int32),
+        average=header.average,
+        link=header.link,
+        link_scale=header.link_scale,
+        schema=header.schema,
+        source=header.source,
+        objective=header.objective,
+        **trees.arrays(header.n_features),
+    )
 
 
 def _link(objective: str) -> tuple[str, float]:

@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.errors import ModelFormatError
+from gpuqs.formats.fields import INT32_MAX
 from gpuqs.formats.growing import GrowingArray, offsets
 from gpuqs.formats.lightgbm_text import needed, numbers
 
 #: What LightGBM reads as a number other than 0.
 _NOT_ZERO: Final = re.compile(rb"\s*[+-]?0*[1-9]")
-
-_INT32_MAX: Final = 2**31 - 1
 
 
 class LinearLeaves:
@@ -73,7 +72,7 @@ def _terms_of(
         raise ModelFormatError("names more features than there are", tree=tree, field="num_features")
     of_leaf = np.repeat(np.arange(n_leaves), sizes)
     feature = numbers(texts["leaf_features"], len(of_leaf), np.int64, "leaf_features", tree)
-    if len(feature) and not 0 <= feature.min() <= feature.max() <= _INT32_MAX:
+    if len(feature) and not 0 <= feature.min() <= feature.max() <= INT32_MAX:
         raise ModelFormatError("is outside int32", tree=tree, field="leaf_features")
     coefficient = numbers(texts["leaf_coeff"], len(of_leaf), np.float64, "leaf_coeff", tree)
     starts = offsets(sizes)[:-1]

@@ -41,7 +41,7 @@ from gpuqs.files import mapped, replacing
 from gpuqs.forest import Forest
 from gpuqs.forest_arrays import ARRAYS, as_by_default, lengths
 from gpuqs.formats import native_ctrs
-from gpuqs.formats.fields import get, parse_json
+from gpuqs.formats.fields import INT32_MAX, get, parse_json
 from gpuqs.schema import RULES, Schema
 
 NAME: Final = "gpuqs"
@@ -78,7 +78,6 @@ _FIELDS: Final = {
 #: Arrays that stay in a mapped file. All others sooner or later determine which memory engines read and write:
 #: even thresholds, whose order gives ranks.
 _MAPPED: Final = ("leaf_value",)
-_INT32_MAX: Final = 2**31 - 1
 
 
 #: For a Forest that was read from a file: the plan in the file, and its arrays that are not the Forest's.
@@ -375,7 +374,7 @@ def _check_lengths(arrays: dict[str, np.ndarray], n_features: int, n_outputs: in
 def _field(fields: dict[str, Any], name: str, kind: type) -> Any:
     value: Any = fields.get(name)
     sound = type(value) is kind
-    if not sound or (kind is float and not isfinite(value)) or (kind is int and abs(value) > _INT32_MAX):
+    if not sound or (kind is float and not isfinite(value)) or (kind is int and abs(value) > INT32_MAX):
         raise ModelFormatError(f"is missing, or is not {_KINDS[kind]}", field=name)
     return value
 

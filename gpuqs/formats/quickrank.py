@@ -19,6 +19,7 @@ import numpy as np
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.forest_checks import MAX_DEPTH
+from gpuqs.formats.fields import INT32_MAX
 from gpuqs.formats.xml_trees import number, parse_xml, root_name, whole
 
 NAME: Final = "QuickRank XML"
@@ -44,7 +45,6 @@ _READ: Final = {
 }
 #: Elements whose text is the value.
 _VALUES: Final = ("type", "feature", "threshold", "output")
-_INT32_MAX: Final = 2**31 - 1
 
 
 def recognises(head: bytes) -> bool:
@@ -154,7 +154,7 @@ class _Reader:
             if getattr(split, name) is not None:
                 raise ModelFormatError("appears twice in one split", tree=self.tree, field=name)
             if name == "feature":
-                split.feature = whole(text, 1, _INT32_MAX, name, self.tree) - 1
+                split.feature = whole(text, 1, INT32_MAX, name, self.tree) - 1
             else:
                 setattr(split, name, number(text, name, self.tree))
 

@@ -18,11 +18,10 @@ import numpy.typing as npt
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT
 from gpuqs.formats.comparisons import MAX_WORDS, OPERATORS, canonical_tests, category_words
-from gpuqs.formats.fields import get, numbers, whole
+from gpuqs.formats.fields import INT32_MAX, get, numbers, whole
 from gpuqs.formats.growing import offsets
 from gpuqs.formats.sklearn_trees import NodeTable
 
-_INT32_MAX: Final = int(np.iinfo(np.int32).max)
 #: Far above any real model; a file may not make us allocate for more.
 MAX_FEATURES: Final = 1 << 24
 #: Upper limit of the values of all nodes: _MAX_VALUES plus _MAX_VALUES_OF_LISTED for each listed one, so that a small
@@ -146,7 +145,7 @@ def _columns(nodes: list[Any], tree: int | None) -> Columns:
             return np.frombuffer(array("q", values), np.int64)
         return np.array([whole(node, key, 0, high, tree=tree) for node in of], np.int64)  # strings; or raises for which
 
-    places = wholes("node_id", nodes, _INT32_MAX)
+    places = wholes("node_id", nodes, INT32_MAX)
     if (places != np.arange(n)).any():
         problem = f"node {int(np.argmax(places != np.arange(n)))} has a different id"
         raise ModelFormatError(problem, tree=tree, field="node_id")

@@ -25,7 +25,7 @@ from gpuqs.cpu_fallback import ubjson
 from gpuqs.errors import ModelFormatError, UnsupportedModelError, naming
 from gpuqs.forest import Forest
 from gpuqs.forks import no_collection
-from gpuqs.formats.fields import get, numbers, parse_json, refuse_depth, rounded_once, whole
+from gpuqs.formats.fields import INT32_MAX, get, numbers, parse_json, refuse_depth, rounded_once, whole
 from gpuqs.formats.own_methods import refuse_own_methods
 from gpuqs.formats.xgboost_trees import ARRAYS, condensed, forest_arrays
 from gpuqs.schema import Schema
@@ -75,7 +75,6 @@ _OLD_BINARY: Final = re.compile(rb"binf|(?s:.{136})[\x01-\x40]\0{7}[\w:]{1,64}[\
 
 #: Far above any real model, and small enough to sum up for each of a block of documents.
 _MAX_OUTPUTS: Final = 1 << 16
-_INT32_MAX: Final = int(np.iinfo(np.int32).max)
 
 
 def recognises(head: bytes) -> bool:
@@ -196,7 +195,7 @@ def _forest(document: Any) -> Forest:
         )
     model = get(get(booster, "gbtree", dict) if kind == "dart" else booster, "model", dict)
     param = get(learner, "learner_model_param", dict)
-    n_features = whole(param, "num_feature", 0, _INT32_MAX)
+    n_features = whole(param, "num_feature", 0, INT32_MAX)
     n_outputs = max(1, *(whole(param, key, 0, _MAX_OUTPUTS, 1) for key in ("num_class", "num_target")))
     version = _version(document)
     objective = get(get(learner, "objective", dict), "name", str)
@@ -290,7 +289,7 @@ def _column_categories(column: Any, whole_texts: bool) -> tuple[Any, ...] | None
     values = numbers(get(column, "values", list), "cats.enc.values", np.int64)
     offsets = numbers(get(column, "offsets", list, []), "cats.enc.offsets", np.int64)
     if len(offsets) == 0:
-        kind = CATEGORY_TYPES.get(whole(column, "type", 0, _INT32_MAX, 0), "i8")
+        kind = CATEGORY_TYPES.get(whole(column, "type", 0, INT32_MAX, 0), "i8")
         if kind in ("u1", "u2", "u4"):  # UBJSON lacks unsigned types: it has signed numbers of the same bits
             values &= int(np.iinfo(kind).max)
         return tuple(values.tolist()) or None
@@ -314,7 +313,7 @@ def _iterations(model: dict[str, Any], n_trees: int, trees_at_once: int) -> npt.
             raise ModelFormatError(f"must rise from 0 to {n_trees}", field="iteration_indptr")
         return starts
     param = get(model, "gbtree_model_param", dict)
-    step = trees_at_once * max(1, whole(param, "num_parallel_tree", 0, _INT32_MAX, 1))
+    step = trees_at_once * max(1, whole(param, "num_parallel_tree", 0, INT32_MAX, 1))
     return np.append(np.arange(0, n_trees, step), n_trees)
 
 

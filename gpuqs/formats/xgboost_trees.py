@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gpuqs.errors import ModelFormatError, UnsupportedModelError
 from gpuqs.forest import CATEGORICAL, NAN_LEFT, SET_RIGHT
 from gpuqs.forest_checks import MAX_DEPTH
-from gpuqs.formats.fields import get, numbers, whole
+from gpuqs.formats.fields import INT32_MAX, get, numbers, whole
 from gpuqs.formats.growing import GrowingForest, offsets
 
 #: XGBoost treats category codes from here on as "no category": float32 cannot hold odd integers above.
@@ -25,7 +25,6 @@ _MAX_CATEGORIES: Final = 1 << 24
 _MAX_CATEGORY_WORDS: Final = 1 << 24
 #: Fields of a tree's category sets; they may be empty.
 _SETS: Final = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
-_INT32_MAX: Final = int(np.iinfo(np.int32).max)
 #: Trees are converted together once they have about this many values: few calls, and little temporary memory.
 _BLOCK_VALUES: Final = 1 << 16
 #: A tree's memory besides its values, counted in values.
@@ -199,9 +198,9 @@ def _joined(trees: list[Tree], first_tree: int) -> Nodes:
 def _tree(tree: Any, number: int | None) -> Tree:
     """A tree's object as a `Tree`, its lengths checked."""
     param = get(tree, "tree_param", dict, tree=number)
-    n_nodes = whole(param, "num_nodes", 1, _INT32_MAX, tree=number)
-    width = whole(param, "size_leaf_vector", 0, _INT32_MAX, 0, tree=number)
-    said = whole(tree, "id", 0, _INT32_MAX, tree=number) if "id" in tree else None
+    n_nodes = whole(param, "num_nodes", 1, INT32_MAX, tree=number)
+    width = whole(param, "size_leaf_vector", 0, INT32_MAX, 0, tree=number)
+    said = whole(tree, "id", 0, INT32_MAX, tree=number) if "id" in tree else None
 
     def column(key: str, dtype: np.dtype, length: int = n_nodes) -> np.ndarray:
         values: np.ndarray = tree.get(key)
