@@ -17,7 +17,7 @@ class Hardware:
 
 
 def hardware(device: Any) -> Hardware:
-    from gpuqs.devices.cuda import read_attribute
+    from gpuqs.devices.cuda_attributes import read_attribute
 
     clock, memory_clock, bits = (
         read_attribute(device.index, name) for name in ("ClockRate", "MemoryClockRate", "GlobalMemoryBusWidth")

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuqs.devices import foreign, nvrtc, pipeline, sources
-from gpuqs.devices.base import DeviceAttributes
 from gpuqs.devices.bindings import bindings, checked
+from gpuqs.devices.cuda_attributes import read_attributes
+from gpuqs.devices.cuda_kernel import CudaKernel
 from gpuqs.devices.kernel_cache import MachineCode, cached
 from gpuqs.devices.model_memory import ModelMemory
 from gpuqs.devices.recording import Recorder, Recording
@@ -127,83 +128,6 @@ def _count_devices(cupy: Any) -> int:
         ) from error
 
 
-def read_attribute(index: int, attribute: str) -> int:
-    """The value of a device's attribute; ``attribute`` is named as in CUDA's ``cudaDevAttr...``."""
-    runtime = bindings("runtime")
-    kind = getattr(runtime.cudaDeviceAttr, f"cudaDevAttr{attribute}")
-    told = runtime.cudaDeviceGetAttribute(kind, index)
-    return int(checked(told, f"cuda:{index} does not report its {attribute}"))
-
-
-def _read_attributes(index: int, name: str) -> DeviceAttributes:
-    def read(attribute: str) -> int:
-        return read_attribute(index, attribute)
-
-    return DeviceAttributes(
-        name=name,
-        compute_capability=(read("ComputeCapabilityMajor"), read("ComputeCapabilityMinor")),
-        multiprocessors=read("MultiProcessorCount"),
-        threads_per_multiprocessor=read("MaxThreadsPerMultiProcessor"),
-        blocks_per_multiprocessor=read("MaxBlocksPerMultiprocessor"),
-        shared_per_multiprocessor=read("MaxSharedMemoryPerMultiprocessor"),
-        shared_per_block=read("MaxSharedMemoryPerBlockOptin"),
-        shared_reserved=read("ReservedSharedMemoryPerBlock"),
-        l2_bytes=read("L2CacheSize"),
-        registers_per_multiprocessor=read("MaxRegistersPerMultiprocessor"),
-    )
-
-
-class CudaKernel:
-    """A loaded kernel; implements `gpuqs.devices.base.Kernel`.
-
-    Parameters
-    ----------
-    name : str
-    function : cupy.cuda.Function
-    recorder : Recorder
-        The device's recorder.
-    """
-
-    def __init__(self, name: str, function: Any, recorder: Recorder) -> None:
-        self.name = name
-        self._function, self._recorder = function, recorder
-
-    def __call__(
-        self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], *, shared_mem: int = 0
-    ) -> None:
-        self._function(grid, block, args, shared_mem=shared_mem)
-        if self._recorder.recording is not None:
-            self._recorder.recording.launched(self, grid, block, args, shared_mem)
-
-    @property
-    def pointer(self) -> int:
-        """The driver's handle of the kernel, as an integer."""
-        return int(self._function.ptr)
-
-    @property
-    def handle(self) -> Any:
-        """The kernel as cuda-python's ``CUfunction``."""
-        return bindings("driver").CUfunction(self.pointer)
-
-    def attribute(self, name: str) -> int:
-        """The value of a kernel's attribute; ``name`` as in CUDA's ``CU_FUNC_ATTRIBUTE_...``."""
-        driver = bindings("driver")
-        kind = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
-        told = driver.cuFuncGetAttribute(kind, self.handle)
-        return int(checked(told, f"the driver does not report {name} of {self.name}"))
-
-    @property
-    def max_dynamic_shared_size_bytes(self) -> int:
-        return self.attribute("MAX_DYNAMIC_SHARED_SIZE_BYTES")
-
-    @max_dynamic_shared_size_bytes.setter
-    def max_dynamic_shared_size_bytes(self, n_bytes: int) -> None:
-        driver = bindings("driver")
-        kind = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        allowed = driver.cuFuncSetAttribute(self.handle, kind, n_bytes)
-        checked(allowed, f"{self.name} cannot have {n_bytes:,} bytes of shared memory")
-
-
 class _Entered(threading.local):
     """A thread's state on a device: whether it has a context, and what it used since entering `CudaDevice.active`."""
 
@@ -221,7 +145,7 @@ class CudaDevice:
         self._cupy = cupy = _import_cupy()
         self.index, self.key = index, ("cuda", index)
         name = cupy.cuda.runtime.getDeviceProperties(index)["name"].decode()
-        self.attributes = _read_attributes(index, name)
+        self.attributes = read_attributes(index, name)
         with cupy.cuda.Device(index):
             free, _ = cupy.cuda.runtime.memGetInfo()
             models = cupy.cuda.Stream(non_blocking=True)

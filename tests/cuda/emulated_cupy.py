@@ -134,7 +134,7 @@ def lazy_device(schedule: str = "late") -> tuple[CudaDevice, EmulatedCupy]:
     cupy = EmulatedCupy(schedule)
     with (
         patch.object(cuda, "_import_cupy", lambda: cupy),
-        patch.object(cuda, "_read_attributes", lambda index, name: RTX3090),
+        patch.object(cuda, "read_attributes", lambda index, name: RTX3090),
     ):
         return CudaDevice(0), cupy
 

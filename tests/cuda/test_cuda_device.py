@@ -14,7 +14,9 @@ from emulated_cupy import Runtime, lazy_device
 from made_up_device import CudaError, MadeUpModule, made_up_device
 
 from gpuqs.devices import cuda
-from gpuqs.devices.cuda import CudaKernel, cuda_device, read_attribute
+from gpuqs.devices.cuda import cuda_device
+from gpuqs.devices.cuda_attributes import read_attribute
+from gpuqs.devices.cuda_kernel import CudaKernel
 from gpuqs.devices.kernel_cache import MachineCode
 from gpuqs.devices.recording import Recorder
 from gpuqs.errors import DeviceError
