@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <new>
 
 #if defined(GPUQS_X86) && (defined(__linux__) || defined(__APPLE__))
@@ -23,8 +24,10 @@ Executable::Executable(const std::vector<const CodeBytes*>& parts) : bytes_(1) {
     for (const CodeBytes* part : parts)
         if (part->size()) to = std::copy(part->begin(), part->end(), to);
     if (mprotect(pages_, bytes_, PROT_READ | PROT_EXEC) != 0) {
+        const bool forbidden = errno == EACCES || errno == EPERM;  // else memory is short
         munmap(pages_, bytes_);
-        throw CodeForbidden();
+        if (forbidden) throw CodeForbidden();
+        throw std::bad_alloc();
     }
 }
 

@@ -64,6 +64,15 @@ def test_features_out_of_range_are_refused(feature: int) -> None:
     assert (caught.value.tree, caught.value.field) == (0, "feature")
 
 
+@pytest.mark.parametrize("feature", [3, -1, -3, 1 << 32])
+def test_features_of_histograms_out_of_range_are_refused(feature: int) -> None:
+    model = ensemble.HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=1).fit(X, Y)
+    model._predictors[1][0].nodes["feature_idx"][0] = feature
+    with pytest.raises(ModelFormatError, match=r"node 0: feature is not in \[0, 3\)") as caught:
+        read_model(model)
+    assert (caught.value.tree, caught.value.field) == (1, "feature")
+
+
 def test_what_a_forest_tells_of_its_estimator() -> None:
     forest = read_model(ensemble.RandomForestClassifier(3, max_depth=2).fit(X, CLASSES))
     assert (forest.n_trees, forest.n_features, forest.n_outputs) == (3, 3, 2)
