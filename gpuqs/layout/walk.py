@@ -123,7 +123,7 @@ def build_walk(forest: Forest, tree_block: int, *, nodes_alone: bool, with_tops:
         kind = item["key"].dtype
         item["key"][place[: forest.n_nodes]] = threshold.view(kind) if nodes_alone else order_keys(threshold)
         if not nodes_alone:
-            item["key"][place[forest.n_nodes :]] = ~kind.type(most - 1) | ranges.position.astype(kind)
+            item["key"][place[forest.n_nodes :]] = ranges.position.astype(kind) - kind.type(most)  # the largest keys
     return WalkLayout(
         columns=columns,
         position=ranges.position,
