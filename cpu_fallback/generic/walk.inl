@@ -12,6 +12,7 @@
 
 #include "generic/walked_items.inl"
 #include "layout/walk.hpp"
+#include "registers.inl"
 
 namespace gpuqs {
 namespace {
@@ -63,7 +64,10 @@ public:
         for (; steps > 0; steps--) {
             asm volatile("" ::: "memory");  // otherwise compilers also try to keep x_ in registers
 #pragma GCC unroll 16
-            for (int k = 0; k < kWalks; k++) at[k] = next(at[k], x_[k]);
+            for (int k = 0; k < kWalks; k++) {
+                at[k] = next(at[k], x_[k]);
+                if (kRegisterBytes > 32) asm("" : "+r"(at[k]));  // otherwise GCC moves walks to such registers and back
+            }
         }
         uint32_t ended = 0;
 #pragma GCC unroll 16
