@@ -49,6 +49,7 @@ protected:
     virtual int lanes() const { return 8; }  // the kernel needs a multiple of this many documents
     // At least one column: a walk reads column 0 at leaves, even if no tree tests any.
     size_t x_bytes(int stride) const { return whole_lines(sizeof(double) * std::max(columns_.n, 1) * stride); }
+    // Says in `loaded` which type the values will have.
     Head& begin(const Documents& documents, void* loaded) const {
         Head& head = *static_cast<Head*>(loaded);
         head.is_double = documents.is_double && !single_;

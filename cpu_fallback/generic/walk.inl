@@ -17,7 +17,7 @@
 namespace gpuqs {
 namespace {
 
-constexpr int kWalks = 12;  // as many as registers hold, with what a step needs
+constexpr int kWalks = 12;  // side by side, most of them in registers
 constexpr int kFewestTouching = 2;  // documents: a single one visits few of a tree's cache lines
 constexpr int64_t kItemsTouched = 128;  // of a tree, per document: a walk over some of their lines takes as long as reading all
 

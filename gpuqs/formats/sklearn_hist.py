@@ -93,16 +93,11 @@ def _table(predictors: list[Any], columns: _Columns) -> NodeTable:
     nodes = np.concatenate([predictor.nodes for predictor in predictors])
     starts = offsets([len(predictor.nodes) for predictor in predictors])
     leaf = nodes["is_leaf"].astype(bool)
-    categorical = nodes["is_categorical"].astype(bool) & ~leaf
-    nan_left = nodes["missing_go_to_left"].astype(bool)
     feature = nodes["feature_idx"].astype(np.int64)
     known = (feature >= 0) & (feature < len(columns.column))
-    if not (known | leaf).all():
-        at = int(np.argmin(known | leaf))
-        tree = int(np.searchsorted(starts, at, "right")) - 1
-        problem = f"node {at - int(starts[tree])}: feature is not in [0, {len(columns.column)})"
-        raise ModelFormatError(problem, tree=tree, field="feature")
-    column = columns.column[np.where(known, feature, 0)]
+    column = np.where(known, columns.column[np.where(known, feature, 0)], -1)  # which a Forest refuses
+    categorical = nodes["is_categorical"].astype(bool) & ~leaf & known
+    nan_left = nodes["missing_go_to_left"].astype(bool)
     routing = np.where(nan_left, NAN_LEFT, 0)
     # The set holds the categories that go the other way than missing values; all others go with these.
     routing[categorical] |= CATEGORICAL | WHOLE_CODES
