@@ -203,11 +203,11 @@ def _averaged(estimators: list[Any], model: Any, source: str) -> dict[str, Any]:
 
 def _probabilities(value: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """What a tree's ``predict_proba`` gives for each node [M, n_classes]."""
-    total = value.sum(axis=1, keepdims=True)
-    if np.allclose(total, 1.0):
-        return value
-    total[total == 0.0] = 1.0  # up to 1.3, weights of samples are stored, and divided at prediction
-    shares: npt.NDArray[np.float64] = value / total
+    shares: npt.NDArray[np.float64] = value
+    if not (np.abs(value @ np.ones(value.shape[1]) - 1.0) <= 1e-5).all():
+        total = value.sum(axis=1, keepdims=True)
+        total[total == 0.0] = 1.0  # up to 1.3, weights of samples are stored, and divided at prediction
+        shares = value / total
     return shares
 
 

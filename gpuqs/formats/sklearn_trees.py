@@ -66,14 +66,16 @@ def table_of_tree(tree: Any, value: npt.NDArray[np.float64], *, missing: bool = 
         Whether NaN goes where the tree says (as it does since scikit-learn 1.3), instead of right.
     """
     left = np.asarray(tree.children_left, np.int64)
-    nan_left = np.asarray(getattr(tree, "missing_go_to_left", np.zeros(len(left), np.uint8)), bool)
+    routing = np.zeros(len(left), np.uint8)
+    if missing and hasattr(tree, "missing_go_to_left"):
+        routing[np.asarray(tree.missing_go_to_left) != 0] = NAN_LEFT
     return NodeTable(
         leaf=left == -1,
         left=left,
         right=np.asarray(tree.children_right, np.int64),
         feature=np.asarray(tree.feature, np.int64),
         threshold=np.asarray(tree.threshold, np.float64),
-        routing=np.where(nan_left & missing, NAN_LEFT, 0).astype(np.uint8),
+        routing=routing,
         value=value,
     )
 
