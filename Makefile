@@ -64,8 +64,12 @@ sanitized = CXXFLAGS="$(2) -fno-omit-frame-pointer -g1" $(BIN)/python -m pip ins
   --target $(VENV)/$(1) -Cbuild-dir=build/$(1) -Cinstall.strip=false -Ccmake.define.CMAKE_CXX_FLAGS_RELEASE=-O1 $(3) .
 runtime = $(shell $(CXX) -print-file-name=lib$(1).so)
 
+# Kernels that this processor does not run would only be built, which takes a minute.
+runs_vbmi := $(shell grep -m 1 -o -w avx512_vbmi2 /proc/cpuinfo 2> /dev/null)
+
 sanitize-memory: $(VENV)/installed-test
-	$(call sanitized,memory,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined)
+	$(call sanitized,memory,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined,$(if \
+	  $(runs_vbmi),,-Ccmake.define.GPUQS_VBMI=OFF))
 	LD_PRELOAD=$(call runtime,asan):$(call runtime,ubsan) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(VENV)/memory \
 	  $(BIN)/pytest -s -p no:cacheprovider -n auto --maxprocesses 4 \
 	  tests/unit/test_json_text.py tests/unit/test_model.py tests/conformance/test_generated_forests.py tests/fuzz
