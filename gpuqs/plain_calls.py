@@ -23,7 +23,8 @@ A call of `Model.predict` is plain where all of these hold; every other call tak
 The first call of a small model that is not laid out yet walks the trees as they are (`gpuqs.engines.forest_walk`).
 
 Rows that the general path has made from frames and the like are also scored here, if no other option is given. So are
-those of a small CSR matrix, which are made here, if neither precision, nor a range of trees, nor ``out`` is given.
+those of a small CSR matrix, and of lists and object arrays that hold categories by value (CatBoost's), which are read
+here if neither precision, nor a range of trees, nor ``out`` is given.
 
 The first few calls with a range of trees use the program for all trees, if the base score allows (`goes_by_whole`).
 """
@@ -38,6 +39,7 @@ from typing import Any, Final, SupportsIndex, TypeAlias, TypeVar
 import numpy as np
 
 from gpuqs import cpu_fallback, links
+from gpuqs.arrays.dense import reader_of_values
 from gpuqs.arrays.sparse import reader_of_few
 from gpuqs.chooser import Chooser
 from gpuqs.chunks import rows_at_once
@@ -53,7 +55,7 @@ from gpuqs.keywords import output_and_trees
 from gpuqs.layout.leaves import fixed_point_step
 from gpuqs.outputs import Precision
 from gpuqs.programs import RANGES_COUNTED, Programs
-from gpuqs.threads import threads_of_call
+from gpuqs.threads import look_up_threads, threads_of_call
 
 #: Most documents of a small batch: a list holds the program for each number of documents.
 MAX_SMALL: Final = 4096
@@ -132,14 +134,25 @@ class PlainWays:
     def _rows_of_csr(self) -> Callable[[Any], np.ndarray | None] | None:
         return reader_of_few(self._programs.forest, rows_at_once(self._programs.forest, narrow=True))
 
+    @lazy
+    def _rows_of_values(self) -> Callable[[Any], np.ndarray | None] | None:
+        forest = self._programs.forest
+        return reader_of_values(forest.given, rows_at_once(forest, narrow=False))
+
     def of_csr(self, X: Any, raw: bool, n_threads: int) -> np.ndarray | None:
         """The answer for a scipy CSR matrix by `narrow`; None: the general path must answer."""
         read, plain = self._rows_of_csr, self.narrow
         rows = None if read is None or plain is None else read(X)
-        if rows is None or plain is None:
-            return None
-        scores: np.ndarray | None = plain.raw(rows, n_threads) if raw else plain.values(rows, n_threads)
-        return scores
+        return None if rows is None else _answer(plain, rows, raw, n_threads)
+
+    @cpu_fallback.in_default_float_mode
+    def of_values(self, X: Any, raw: bool, n_threads: int) -> np.ndarray | None:
+        """The same by `exact` for lists and arrays of objects that hold categories by value."""
+        read, plain, forest = self._rows_of_values, self.exact, self._programs.forest
+        rows = None if read is None or plain is None else read(X)
+        if rows is not None and forest.ctrs is not None:
+            rows = forest.ctrs.documents(rows, look_up_threads(forest, len(rows), n_threads or None))
+        return None if rows is None else _answer(plain, rows, raw, n_threads)
 
     def of_range(self, n_documents: int, asked: Asked) -> cpu_fallback.PlainCalls | cpu_fallback.TreeRange | None:
         """What answers a call with a range of trees.
@@ -201,6 +214,11 @@ class PlainWays:
             value_divisor=divisor if forest.average else 1.0,
             has_base=has_base,
         )
+
+
+def _answer(plain: cpu_fallback.PlainCalls, rows: np.ndarray, raw: bool, n_threads: int) -> np.ndarray | None:
+    scores: np.ndarray | None = plain.raw(rows, n_threads) if raw else plain.values(rows, n_threads)
+    return scores
 
 
 @cpu_fallback.in_default_float_mode

@@ -3,6 +3,7 @@
 
 import numpy as np
 
+from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -73,23 +74,6 @@ def text_hashes(texts):
     return hashes
 
 
-def object_hashes(values):
-    """The hashes of an array of strings and integers, uint32 [n]; None if anything else is among them."""
-    cdef Py_ssize_t at, length
-    cdef const char* start
-    cdef list items = values.tolist()
-    hashes = np.empty(len(items), np.uint32)
-    cdef uint32_t[::1] out = hashes
-    for at, value in enumerate(items):
-        if type(value) is int:
-            value = str(value)
-        elif type(value) is not str:
-            return None
-        start = PyUnicode_AsUTF8AndSize(value, &length)
-        out[at] = <uint32_t>city_hash_64(start, length)
-    return hashes
-
-
 cdef uint32_t hash_of_number(uint64_t magnitude, bint negative) noexcept nogil:
     """The hash of a number's decimal string."""
     cdef char text[21]
@@ -106,10 +90,44 @@ cdef uint32_t hash_of_number(uint64_t magnitude, bint negative) noexcept nogil:
     return <uint32_t>city_hash_64(text + at, 21 - at)
 
 
+cdef uint32_t hash_of_integer(int64_t number) noexcept nogil:
+    return hash_of_number(-<uint64_t>number if number < 0 else <uint64_t>number, number < 0)
+
+
+cdef int write_hash(value, uint32_t* to) except -1:
+    """Write the hash of a string or an integer, and return 1; 0 for anything else."""
+    cdef Py_ssize_t length
+    cdef int overflows = 0
+    cdef long long number
+    cdef const char* start
+    if type(value) is int:
+        number = PyLong_AsLongLongAndOverflow(value, &overflows)
+        if not overflows:
+            to[0] = hash_of_integer(number)
+            return 1
+        value = str(value)
+    elif type(value) is not str:
+        return 0
+    start = PyUnicode_AsUTF8AndSize(value, &length)
+    to[0] = <uint32_t>city_hash_64(start, length)
+    return 1
+
+
+def object_hashes(values):
+    """The hashes of an array of strings and integers, uint32 [n]; None if anything else is among them."""
+    cdef Py_ssize_t at
+    cdef list items = values.tolist()
+    hashes = np.empty(len(items), np.uint32)
+    cdef uint32_t[::1] out = hashes
+    for at, value in enumerate(items):
+        if not write_hash(value, &out[at]):
+            return None
+    return hashes
+
+
 def integer_hashes(values):
     """The hashes of an array of integers, or of booleans (as 1 and 0), uint32 [n]."""
     cdef Py_ssize_t at
-    cdef int64_t number
     cdef const int64_t[:] signed
     cdef const uint64_t[:] unsigned
     hashes = np.empty(len(values), np.uint32)
@@ -123,8 +141,7 @@ def integer_hashes(values):
         signed = values.astype(np.int64)
         with nogil:
             for at in range(out.shape[0]):
-                number = signed[at]
-                out[at] = hash_of_number(-<uint64_t>number if number < 0 else <uint64_t>number, number < 0)
+                out[at] = hash_of_integer(signed[at])
     return hashes
 
 

@@ -420,6 +420,10 @@ def plain_first(method):
                     answer = (<PlainCalls>plain).scores(rows, asked & (RAW | LEAF), n_threads, out, True, trees)
                     if answer is not None:
                         return answer
+                elif plain is not None and not asked & ~(RAW | N_THREADS) and not (<PlainCalls>plain).of_arrays:
+                    answer = self._plain.of_values(X, asked & RAW != 0, threads_of(asked, keywords))
+                    if answer is not None:
+                        return answer
         elif is_csr(type(X)) and self._plain is not None:
             asked = asked_by_all(output, keywords)
             if not asked & ~(RAW | N_THREADS):

@@ -267,9 +267,12 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
     dtype = np.dtype(np.float64) if forest.schema.hashed else first
     coders = _coders_by_value(X.dtype, forest)
     numbers = [feature for feature, coder in enumerate(coders) if coder is None]
+    read = _reader_of_values(coders, forest) if of_objects else None
 
     def chunk(start: int, stop: int) -> np.ndarray:
         rows = X[start:stop]
+        if read is not None and (ordinary := read(rows.tolist())) is not None:
+            return ordinary
         out = np.empty(rows.shape, dtype, order="F")
         if of_objects:
             out[:, numbers] = numbers_of_objects(rows[:, numbers], forest, first, start, numbers)
@@ -292,6 +295,48 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
         return out
 
     return Documents(len(X), chunk)
+
+
+def reader_of_values(forest: Forest, max_rows: int) -> Callable[[Any], np.ndarray | None] | None:
+    """A fast reader of ordinary documents whose categories are held by value: `from_array` takes longer than scoring.
+
+    Returns
+    -------
+    callable or None
+        Takes nested lists, or an array of objects, and returns the rows; or None, if `as_documents` must read them or
+        say what is wrong with them. None instead of a callable: this forest's documents hold no categories by value.
+    """
+    if not forest.schema.arrays_hold_values:
+        return None
+    of_rows = _reader_of_values(_coders_by_value(np.dtype(object), forest), forest)
+
+    def read(X: Any) -> np.ndarray | None:
+        is_array = isinstance(X, np.ndarray)
+        if of_rows is None or (is_array and (X.ndim != 2 or X.dtype != object)) or len(X) > max_rows:
+            return None
+        return of_rows(X.tolist() if is_array else X)
+
+    return read
+
+
+def _reader_of_values(coders: list[Coder | None], forest: Forest) -> Callable[[Any], np.ndarray | None] | None:
+    """The same for nested lists only, by the features' coders."""
+    if any(coder is not None and not coder.by_hash for coder in coders):
+        return None
+    dtype, schema = np.dtype(forest.integer_dtype), forest.schema
+    is_category = np.array([coder is not None for coder in coders], np.uint8)
+
+    def read(X: Any) -> np.ndarray | None:
+        rows: np.ndarray | None = lists.rows_of_values(X, is_category, dtype == np.float32)
+        if rows is None or schema.hashed:
+            return rows
+        out = rows.astype(dtype, order="F")
+        for feature, coder in enumerate(coders):
+            if coder is not None:
+                out[:, feature] = coder.codes_of_hashes(rows[:, feature].astype(np.uint32))
+        return out
+
+    return read
 
 
 def _coders_by_value(dtype: np.dtype, forest: Forest) -> list[Coder | None]:

@@ -197,6 +197,23 @@ def test_few_rows_of_a_frame() -> None:
                 model.predict(objects[:n].assign(city=pd.Series([1, wrong] * n, dtype=object)[1 : n + 1]), "raw")
 
 
+def test_few_lists() -> None:
+    """Lists of Python's own numbers and strings are read by compiled code, those of NumPy's in another way."""
+    booster, _, other = trained("defaults")
+    model, other = gpuqs.from_model(booster), other.copy()
+    other.loc[:9, "weight"], other.loc[5:20, "size"] = np.float32(1e-42), 1e300
+    expected, rows = raw(booster, other), other.astype(object).to_numpy().tolist()
+    odd = [[np.float64(value) if type(value) is float else value for value in row] for row in rows]
+    odder = [[np.str_(value) if type(value) is str else value for value in row] for row in rows]
+    for given in (rows, odd, odder):
+        for n in (1, 3, 30, 500):
+            for start in (0, 4, 25, 77, 300):
+                got = model.predict(given[start : start + n], "raw")
+                np.testing.assert_array_equal(got, expected[start : start + n])
+    values = model.predict(rows[:1])
+    assert values.tobytes() == model.predict(rows[:1], engine="walk").tobytes()
+
+
 def _part(booster: Any, X: Any, start: int, stop: int) -> np.ndarray:
     return booster.predict(X, prediction_type="RawFormulaVal", ntree_start=start, ntree_end=stop)
 

@@ -17,6 +17,7 @@ from forests import probing_documents, random_forest
 
 from gpuqs.arrays import as_documents
 from gpuqs.cpu_fallback import lists
+from gpuqs.cpu_fallback.ctrs import text_hashes
 from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
@@ -190,6 +191,49 @@ class Real(float):
 )
 def test_other_lists_are_numpys(X: list[Any]) -> None:
     assert lists.rows_of(X, 2, False) is lists.rows_of(X, 2, True) is None
+
+
+TEXTS = ["", "a", "Düsseldorf", "x" * 100, "7", "\U0001f600"]
+IS_CATEGORY = np.array([0, 1, 0, 1, 0], np.uint8)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_lists_of_numbers_and_categories(single: bool) -> None:
+    rng = np.random.default_rng(3)
+    numbers = [0.1, np.inf, np.nan, 5e-324, 1e-42, 1e300, np.float64(3.0000001), 16_777_217, -(2**53), True, None]
+    categories = [*TEXTS, 0, 7, -12, 2**63 - 1, -(2**63), 2**63, -(10**30)]
+    rows = [
+        [rng.choice(np.array(categories if of else numbers, object)) for of in IS_CATEGORY] for _ in range(300)
+    ]
+    want = np.empty((300, 5))
+    with np.errstate(over="ignore"):
+        for at, of in enumerate(IS_CATEGORY):
+            column = [row[at] for row in rows]
+            want[:, at] = (
+                text_hashes([str(value) for value in column])
+                if of
+                else np.array(column, object).astype(np.float32 if single else np.float64)
+            )
+    for X in (rows, tuple(map(tuple, rows)), [tuple(row) for row in rows], rows[:1]):
+        got = lists.rows_of_values(X, IS_CATEGORY, single)
+        assert got.dtype == np.float64 and got.flags.f_contiguous
+        np.testing.assert_array_equal(got, want[: len(X)])
+
+
+GOOD = [1.0, "a", 2.0, "b", 3.0]
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        *([], [[]], [[1.0]], GOOD, [GOOD, GOOD[:4]], [GOOD, 3.0], [np.ones(5)]),
+        *([[1.0, other, *GOOD[2:]]] for other in (1.0, None, True, np.int64(1), np.str_("a"), b"a")),
+        *([[1.0, other, *GOOD[2:]]] for other in ("\ud800", 10**5000)),
+        *([[other, *GOOD[1:]]] for other in ("2", 2**53 + 1, np.float32(2), Decimal(2), [2.0])),
+    ],
+)
+def test_lists_with_other_categories_are_read_elsewhere(X: Any) -> None:
+    assert lists.rows_of_values(X, IS_CATEGORY, False) is None
 
 
 def test_what_offers_an_array() -> None:

@@ -17,6 +17,7 @@ import pytest
 from forests import probing_documents, random_forest
 
 import gpuqs
+from gpuqs.cpu_fallback import lists
 from gpuqs.forest import Forest
 from gpuqs.model import Model
 from gpuqs.readers import open_documents
@@ -127,6 +128,25 @@ def test_models_are_read_as_ever(name: str, library: str, tmp_path: Path) -> Non
         loaded = gpuqs.load(there)
     assert here.read_bytes() == there.read_bytes()
     assert loaded.predict(rows).tobytes() == before.predict(rows).tobytes()
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_lists_with_categories_are_read_as_ever(name: str) -> None:
+    catboost = pytest.importorskip("catboost")
+    rows = plain_rows()[:400].astype(object)
+    rows[:, 3] = np.random.default_rng(9).integers(0, 30, 400).astype(str)
+    y = rows[:, 0].astype(float) * 1e38 + (rows[:, 3] > "2")
+    quiet = {"iterations": 20, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
+    booster = catboost.CatBoostRegressor(**quiet).fit(rows.tolist(), y, cat_features=[3])
+    rows[:, 1:3] *= 1 / 3  # float64, which float32 does not hold
+    model, expected = gpuqs.from_model(booster), booster.predict(rows.tolist())
+    assert model.forest.ctrs is not None and (model.predict(rows) == expected).all()
+    is_category = (np.arange(8) == 3).astype(np.uint8)
+    read = lists.rows_of_values(rows.tolist(), is_category, True)
+    with mode(name):
+        assert lists.rows_of_values(rows.tolist(), is_category, True).tobytes() == read.tobytes()
+        for given in (rows.tolist(), rows, rows.tolist()[:1]):
+            assert (model.predict(given) == expected[: len(given)]).all()
 
 
 @pytest.mark.parametrize("name", BITS)

@@ -186,6 +186,69 @@ def test_lists_of_numbers(fields: dict[str, Any], integer_dtype: str, general: l
                     assert len(general) == (2 if given is not lists else 1) * (model.forest.link == "argmax")
 
 
+def by_value(**fields: Any) -> tuple[Model, list[list[Any]]]:
+    """A model with CatBoost's rules, of whose columns 1 and 3 hold categories by value; and documents."""
+    known, rng = tuple("abcdefgh"), np.random.default_rng(7)
+    schema = Schema(categories=tuple(known if at in (1, 3) else None for at in range(8)), library="CatBoost")
+    model = Model(made(integer_dtype="float32", input_dtype="float32", schema=schema, **fields))
+    rows = rng.normal(size=(60, 8)).astype(object)
+    for column in (1, 3):
+        rows[:, column] = rng.choice(np.array([*known, "unseen", 7], object), 60)
+    return model, rows.tolist()
+
+
+def test_categories_by_value(general: list[int]) -> None:
+    model, rows = by_value()
+    codes = np.array(rows, object)
+    for column in (1, 3):
+        codes[:, column] = [float("abcdefgh".find(value)) if type(value) is str else -1.0 for value in codes[:, column]]
+    codes = np.where(codes == -1.0, np.nan, codes).astype(np.float64).astype(np.float32)
+    plain = Model(dataclasses.replace(model.forest, schema=Schema()))
+    for n in (1, 2, 60):
+        expected = plain.predict(codes[:n]).tobytes()
+        general.clear()
+        array = np.array(rows[:n], object)
+        for given in (rows[:n], tuple(map(tuple, rows[:n])), array, np.asfortranarray(array)):
+            for words in ({}, {"raw_score": True}, {"n_threads": 3}):
+                assert model.predict(given, **words).tobytes() == expected
+        assert not general
+        for words in ({"engine": "walk"}, {"num_iteration": 10**6}):  # the same documents by the general path
+            assert model.predict(rows[:n], **words).tobytes() == expected
+        assert len(general) == 2
+    whole = np.random.default_rng(8).integers(-3, 40, (9, 8))
+    general.clear()
+    answer = model.predict(whole.tolist()).tobytes()
+    assert not general
+    assert answer == model.predict(whole.tolist(), engine="walk").tobytes()
+    with pytest.raises(InputError, match="column '1' holds numbers, but the model's categories are strings"):
+        model.predict(whole)
+
+
+def test_other_categories_by_value_are_read_elsewhere(monkeypatch: pytest.MonkeyPatch, general: list[int]) -> None:
+    model, rows = by_value()
+    expected = model.predict(rows)
+    odd = [[np.float32(row[0]), np.str_(row[1]), *row[2:]] for row in rows]
+    want = model.predict([[float(np.float32(row[0])), *row[1:]] for row in rows])
+    assert not general
+    assert model.predict(odd).tobytes() == want.tobytes() and general == [60]
+    for wrong, problem in ((1.5, "category 1.5"), ("\ud800", "not Unicode")):
+        with pytest.raises(InputError, match=problem):
+            model.predict([[*rows[0][:1], wrong, *rows[0][2:]]])
+    with pytest.raises(InputError, match="X has 7 features"):
+        model.predict([row[:7] for row in rows])
+    with pytest.raises(InputError, match="dtype float64, but the model has categories"):
+        model.predict(np.zeros((3, 8)))
+    monkeypatch.setattr("gpuqs.plain_calls.rows_at_once", lambda forest, narrow: 59)
+    general.clear()
+    assert Model(model.forest).predict(rows).tobytes() == expected.tobytes() and general == [60]
+
+
+@pytest.mark.parametrize("shape", [(), (8,), (1, 8, 1)], ids=str)
+def test_objects_of_other_dimensions_are_refused_as_ever(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=f"not {len(shape)}-dimensional"):
+        by_value()[0].predict(np.zeros(shape, object))
+
+
 def test_sparse_matrices_of_many_rows_or_entries(monkeypatch: pytest.MonkeyPatch, general: list[int]) -> None:
     sparse = pytest.importorskip("scipy.sparse")
     model = Model(made())
