@@ -267,6 +267,11 @@ def coders_of(columns: Sequence[Column], forest: Forest) -> list[Coder | None]:
     for at in schema.lost:
         if kinds[at] in (Kind.CATEGORY, Kind.TEXT):
             raise InputError(f"column {columns[at].name!r} has {columns[at].called} {columns[at].type}, {LOST}")
+        if schema.rules.numbers_refused and kinds[at] in NUMBERS:
+            raise InputError(
+                f"column {columns[at].name!r} holds numbers, but the model's categories are strings, which its file "
+                "does not hold intact; if the numbers are codes, pass an array of them"
+            )
     return [
         _coder(column, values, schema, at in schema.stated)
         for at, (column, values) in enumerate(zip(columns, known, strict=True))

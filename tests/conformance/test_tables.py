@@ -218,6 +218,10 @@ def test_what_xgboost_cuts_short_is_refused(tmp_path: Path) -> None:
         for X in (frame, frame.astype({"c": str}), pa.Table.from_pandas(frame)):
             with pytest.raises(InputError, match=r"column 'c' has .*, whose categories hold non-ASCII strings: XGB"):
                 held.predict(X)
+        coded = frame.assign(c=frame["c"].cat.codes)
+        for X in (coded, coded.astype({"c": float}), pa.Table.from_pandas(coded)):  # nobody knows if these are codes
+            with pytest.raises(InputError, match="column 'c' holds numbers, but the model's categories are strings"):
+                held.predict(X)
         for told in ({"c": ["abc", "bcd", "größe"]}, ["c"]):
             with pytest.raises(InputError, match="categories names 'c', whose categories hold non-ASCII strings"):
                 gpuqs.from_model(held.forest, categories=told)
