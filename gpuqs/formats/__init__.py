@@ -89,15 +89,19 @@ def read_model(model: Any, *, mmap: bool = False) -> Forest:
     if isinstance(model, (str, os.PathLike)):
         return _read_file(Path(model))
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return _read_bytes(bytes(model), "model bytes")
+        data = bytes(model)
+        if len(data) <= _HEAD_BYTES and os.path.isfile(data):
+            raise ModelFormatError("are the path of a file; pass it as a str", source="model bytes")
+        return _read_bytes(data, "model bytes")
     for reader in readers():
         forest: Forest | None = reader.from_object(model)
         if forest is not None:
             return forest
     kind = type(model)
-    raise ModelFormatError(
-        f"not a model that gpuqs reads: {_what_is_read()}", source=f"{kind.__module__}.{kind.__qualname__} object"
-    )
+    problem = f"not a model that gpuqs reads: {_what_is_read()}"
+    if hasattr(model, "read"):
+        problem = "is an open file; pass its path, or what file.read() gives"
+    raise ModelFormatError(problem, source=f"{kind.__module__}.{kind.__qualname__} object")
 
 
 def _read_file(path: Path) -> Forest:

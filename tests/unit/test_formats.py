@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +106,17 @@ def test_missing_files_are_missing_files(tmp_path: Path) -> None:
 def test_other_objects_are_refused(model: object) -> None:
     with pytest.raises(ModelFormatError, match=rf"{type(model).__name__} object: not a model.*LightGBM"):
         read_model(model)
+
+
+def test_other_ways_to_name_a_file_are_told_what_to_pass(tmp_path: Path) -> None:
+    path = tmp_path / "model.txt"
+    path.write_text(LIGHTGBM_TEXT)
+    with pytest.raises(ModelFormatError, match="model bytes: are the path of a file; pass it as a str"):
+        read_model(os.fsencode(path))
+    with path.open("rb") as file, pytest.raises(ModelFormatError, match="is an open file; pass its path"):
+        read_model(file)
+    with pytest.raises(ModelFormatError, match="BytesIO object: is an open file"):
+        read_model(io.BytesIO(path.read_bytes()))
 
 
 @pytest.mark.parametrize(
