@@ -290,7 +290,8 @@ def _by_value(X: np.ndarray, forest: Forest) -> Documents:
                 try:
                     values, places = distinct_objects(column)
                 except TypeError as error:
-                    raise InputError(f"X holds a value that cannot be a category: {error}") from None
+                    name = coder.column.name
+                    raise InputError(f"column {name!r} holds a value that cannot be a category: {error}") from None
                 out[:, feature] = coder.codes(values, places)
         return out
 

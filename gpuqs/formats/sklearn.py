@@ -96,10 +96,10 @@ def from_object(obj: Any) -> Forest | None:
         if "BaseEstimator" in kinds and ("Pipeline" in kinds or source.startswith("sklearn.")):
             raise UnsupportedModelError(f"{source}: {_mend(kinds)}")
         return None
-    # Of parts with the same class and the same members, only one is checked: an ensemble has hundreds.
-    for part in {(id(type(part)), *getattr(part, "__dict__", ())): part for part in (obj, *_parts(obj))}.values():
-        refuse_own_methods(part, "sklearn", _METHODS)
     try:
+        # Of parts with the same class and the same members, only one is checked: an ensemble has hundreds.
+        for part in {(id(type(part)), *getattr(part, "__dict__", ())): part for part in (obj, *_parts(obj))}.values():
+            refuse_own_methods(part, "sklearn", _METHODS)
         fields = fields_of(obj, source)
         return Forest(
             n_features=int(obj.n_features_in_),
@@ -203,12 +203,17 @@ def _averaged(estimators: list[Any], model: Any, source: str) -> dict[str, Any]:
 
 def _probabilities(value: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """What a tree's ``predict_proba`` gives for each node [M, n_classes]."""
-    shares: npt.NDArray[np.float64] = value
-    if not (np.abs(value @ np.ones(value.shape[1]) - 1.0) <= 1e-5).all():
-        total = value.sum(axis=1, keepdims=True)
-        total[total == 0.0] = 1.0  # up to 1.3, weights of samples are stored, and divided at prediction
-        shares = value / total
+    if _release() >= (1, 4):
+        return value
+    total = value.sum(axis=1, keepdims=True)
+    total[total == 0.0] = 1.0  # weights of samples are stored, and divided at prediction
+    shares: npt.NDArray[np.float64] = value / total
     return shares
+
+
+def _release() -> tuple[int, ...]:
+    """The major and minor version of the scikit-learn that is loaded."""
+    return tuple(int(number) for number in sys.modules["sklearn"].__version__.split(".")[:2])
 
 
 # -- gradient boosting ---------------------------------------------------------------------------
@@ -233,7 +238,7 @@ def _of_gradient_boosting(model: Any, source: str) -> dict[str, Any]:
     link, link_scale = "identity", 1.0
     if hasattr(model, "classes_"):
         link = "sigmoid" if n_outputs == 1 else "softmax"
-        link_scale = 2.0 if model.loss == "exponential" else 1.0
+        link_scale = 2.0 if type(model._loss).__name__ == "ExponentialLoss" else 1.0  # ``loss`` may be set after fit
     return {
         **forest_arrays(tables),
         "input_dtype": "float32",

@@ -81,15 +81,20 @@ def table_of_tree(tree: Any, value: npt.NDArray[np.float64], *, missing: bool = 
 
 
 def node_depths(tree: Any) -> npt.NDArray[np.int64]:
-    """Depth of every node of a ``tree_``, int64 [M]; the root's is 0."""
+    """Depth of every node of a ``tree_``, int64 [M]; the root's is 0.
+
+    Those of a damaged tree, which no Forest takes, are arbitrary.
+    """
     left, right = np.asarray(tree.children_left), np.asarray(tree.children_right)
     depth = np.zeros(len(left), np.int64)
-    level = np.zeros(1, np.int64)
-    while len(level):
+    level, n_met = np.zeros(1, np.int64), 1
+    while len(level) and n_met <= len(left):
         inner = level[left[level] != -1]
-        below = np.concatenate([left[inner], right[inner]])
-        depth[below] = depth[np.tile(inner, 2)] + 1
-        level = below
+        below, beside = np.concatenate([left[inner], right[inner]]), np.tile(inner, 2)
+        there = (below >= 0) & (below < len(left))
+        level = below[there]
+        depth[level] = depth[beside[there]] + 1
+        n_met += len(level)
     return depth
 
 

@@ -231,8 +231,9 @@ def test_other_categories_by_value_are_read_elsewhere(monkeypatch: pytest.Monkey
     want = model.predict([[float(np.float32(row[0])), *row[1:]] for row in rows])
     assert not general
     assert model.predict(odd).tobytes() == want.tobytes() and general == [60]
-    for wrong, problem in ((1.5, "category 1.5"), ("\ud800", "not Unicode")):
-        with pytest.raises(InputError, match=problem):
+    problems = {"category 1.5": 1.5, "not Unicode": "\ud800", "a value that cannot be a category: unhashable": []}
+    for problem, wrong in problems.items():
+        with pytest.raises(InputError, match=f"column '1' holds .*{problem}"):
             model.predict([[*rows[0][:1], wrong, *rows[0][2:]]])
     with pytest.raises(InputError, match="X has 7 features"):
         model.predict([row[:7] for row in rows])

@@ -84,11 +84,30 @@ def test_what_a_forest_tells_of_its_estimator() -> None:
     assert forest.feature_names == ()
 
 
-def test_weights_of_samples_are_made_probabilities() -> None:
-    counts = np.array([[3.0, 1.0], [0.0, 0.0], [0.0, 7.0]])  # as scikit-learn stores them up to 1.3
-    assert reader._probabilities(counts).tolist() == [[0.75, 0.25], [0, 0], [0, 1]]
-    fractions = np.array([[1 / 3, 2 / 3], [1 / 49 * 49, 0.0]])
-    assert reader._probabilities(fractions) is fractions
+def test_weights_of_samples_are_made_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As releases before 1.4 do, which store the weights."""
+    counts = np.array([[3.0, 1.0], [0.0, 0.0], [0.0, 7.0]])
+    for release in ("1.3.2", "1.1.dev0"):
+        monkeypatch.setattr(sklearn, "__version__", release)
+        assert reader._probabilities(counts).tolist() == [[0.75, 0.25], [0, 0], [0, 1]]
+    for release in ("1.4.0", "1.10.1", "2.0"):
+        monkeypatch.setattr(sklearn, "__version__", release)
+        assert reader._probabilities(counts) is counts
+
+
+@pytest.mark.parametrize("kind", [tree.DecisionTreeClassifier, ensemble.RandomForestClassifier])
+def test_values_that_are_no_shares_stay_as_they_are(kind: Any) -> None:
+    model = kind(max_depth=3, random_state=0).fit(X, CLASSES)
+    for part in getattr(model, "estimators_", [model]):
+        part.tree_.value[:] = part.tree_.value * 0.5 + 0.1
+    np.testing.assert_array_equal(gpuqs.from_model(model).predict(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("fitted", ["log_loss", "exponential"])
+def test_the_link_is_that_of_the_loss_at_fit(fitted: str) -> None:
+    model = ensemble.GradientBoostingClassifier(n_estimators=3, loss=fitted).fit(X, CLASSES)
+    model.set_params(loss="exponential" if fitted == "log_loss" else "log_loss")
+    np.testing.assert_allclose(gpuqs.from_model(model).predict(X), model.predict_proba(X)[:, 1], rtol=1e-15)
 
 
 def test_gradient_boosting_starts_where_it_says() -> None:
@@ -196,12 +215,17 @@ def emptied(model: Any) -> None:
     model.estimators_[0] = None
 
 
+def replaced(model: Any) -> None:
+    model.estimators_ = 5
+
+
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
         (ensemble.IsolationForest, cut),
         (ensemble.RandomForestClassifier, mixed),
         (ensemble.ExtraTreesRegressor, emptied),
+        (ensemble.ExtraTreesRegressor, replaced),
         (ensemble.GradientBoostingRegressor, emptied),
     ],
 )
@@ -225,6 +249,22 @@ def test_children_outside_of_their_tree(kind: Any, child: int) -> None:
         model._predictors[1][0].nodes["left"][0] = child % 2**32
     with pytest.raises(ModelFormatError, match=f"sklearn.{kind.__name__}, tree 1, field 'left': node 0: child is outs"):
         gpuqs.from_model(model)
+
+
+@pytest.mark.parametrize("child", [0, 1, -2, 10**6])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_isolation_trees_that_are_none(side: str, child: int) -> None:
+    """Their depths are computed before a Forest checks them: cycles must end, and children outside are not followed."""
+    model = ensemble.IsolationForest(n_estimators=3, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 3)))
+    for node in (0, 1):
+        tree = model.estimators_[1].tree_
+        children = getattr(tree, f"children_{side}")
+        before, children[node] = int(children[node]), child
+        if child != before:
+            with pytest.raises(ModelFormatError, match=r"sklearn.IsolationForest, tree 1, field '(left|right)"):
+                gpuqs.from_model(model)
+        children[node] = before
+    gpuqs.from_model(model)
 
 
 def test_stages_without_trees() -> None:
