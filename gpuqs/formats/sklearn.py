@@ -203,17 +203,13 @@ def _averaged(estimators: list[Any], model: Any, source: str) -> dict[str, Any]:
 
 def _probabilities(value: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """What a tree's ``predict_proba`` gives for each node [M, n_classes]."""
-    if _release() >= (1, 4):
+    release = re.match(r"(\d+)\.(\d+)", sys.modules["sklearn"].__version__)
+    if release is not None and tuple(map(int, release.groups())) >= (1, 4):
         return value
     total = value.sum(axis=1, keepdims=True)
     total[total == 0.0] = 1.0  # weights of samples are stored, and divided at prediction
     shares: npt.NDArray[np.float64] = value / total
     return shares
-
-
-def _release() -> tuple[int, ...]:
-    """The major and minor version of the scikit-learn that is loaded."""
-    return tuple(int(number) for number in sys.modules["sklearn"].__version__.split(".")[:2])
 
 
 # -- gradient boosting ---------------------------------------------------------------------------

@@ -87,10 +87,10 @@ def test_what_a_forest_tells_of_its_estimator() -> None:
 def test_weights_of_samples_are_made_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     """As releases before 1.4 do, which store the weights."""
     counts = np.array([[3.0, 1.0], [0.0, 0.0], [0.0, 7.0]])
-    for release in ("1.3.2", "1.1.dev0"):
+    for release in ("1.3.2", "1.1.dev0", "1.3rc1"):
         monkeypatch.setattr(sklearn, "__version__", release)
         assert reader._probabilities(counts).tolist() == [[0.75, 0.25], [0, 0], [0, 1]]
-    for release in ("1.4.0", "1.10.1", "2.0"):
+    for release in ("1.4.0", "1.10.1", "1.8rc1", "2.0"):
         monkeypatch.setattr(sklearn, "__version__", release)
         assert reader._probabilities(counts) is counts
 
