@@ -76,7 +76,7 @@ cpdef rows_of(X, Py_ssize_t n_columns, bint single):
     cast what NumPy makes of such lists. It is None if there is anything else, or a row of another length.
     """
     cdef tuple rows = tuple(X)  # another thread may change a list meanwhile
-    cdef Py_ssize_t n = len(rows), length, at
+    cdef Py_ssize_t n = len(rows), at
     cdef cnp.npy_intp[2] shape
     cdef cnp.ndarray out, rounded
     cdef int kinds = 0, of_row
@@ -90,11 +90,8 @@ cpdef rows_of(X, Py_ssize_t n_columns, bint single):
     out = cnp.PyArray_EMPTY(2, shape, cnp.NPY_DOUBLE, False)
     numbers = to = <double*>cnp.PyArray_DATA(out)
     for row in rows:
-        if type(row) is not list and type(row) is not tuple:
-            return None
         with critical_section(row):
-            length = len(row)
-            of_row = read_row(PySequence_Fast_ITEMS(<PyObject*>row), n_columns, to) if length == n_columns else -1
+            of_row = read_row(PySequence_Fast_ITEMS(<PyObject*>row), n_columns, to) if is_row(row, n_columns) else -1
         if of_row < 0:
             return None
         kinds |= of_row
@@ -144,11 +141,9 @@ def rows_of_values(X, const uint8_t[::1] is_category not None, bint single):
     numbers = <double*>cnp.PyArray_DATA(out)
     for at in range(n):
         row = rows[at]
-        if type(row) is not list and type(row) is not tuple:
-            return None
         with critical_section(row):
             is_read = 0
-            if len(row) == n_columns:
+            if is_row(row, n_columns):
                 try:
                     is_read = read_values(PySequence_Fast_ITEMS(<PyObject*>row), is_category, n, numbers + at)
                 except ValueError:  # a lone surrogate, or thousands of digits: refused with the column's name elsewhere
