@@ -11,7 +11,7 @@ from bitslice_page import COLUMNS, DOCUMENTS, FOREST, N_LEAVES, RANKS, document_
 from gpuqs.layout.rankwalk import (
     DISTANCE_SHIFT,
     ENTRY_THRESHOLDS,
-    LEAF_ON_LEFT,
+    LEAF_ON_RIGHT,
     MAX_ENTRIES,
     POSITION_SHIFT,
     SIGNED,
@@ -99,10 +99,12 @@ def word() -> str:
     of = jumps.words[0]
     for place in range(N_LEAVES - 1):
         test = test_of(int(of["entry"][place]) + 1, int(of["position"][place]))
-        label, right = int(of["first"][place]), int(of["right"][place])
-        left = f"leaf {LEAF_OF[label - LEAF_ON_LEFT]}" if label >= LEAF_ON_LEFT else f"place {place + 1}"
-        rows.append((place, test, left, f"leaf {LEAF_OF[place + 1]}" if right == place else f"place {right}"))
-    return table("place|test|goes on, left|right", rows)
+        leaf_on_right, onward = divmod(int(of["onward"][place]), LEAF_ON_RIGHT)
+        leaf_on_left = onward <= place
+        left = f"leaf {LEAF_OF[onward]}" if leaf_on_left else f"place {place + 1}"
+        right = f"leaf {LEAF_OF[place + 1]}" if leaf_on_right else f"place {place + 1 if leaf_on_left else onward}"
+        rows.append((place, test, left, right, onward, ("no", "yes")[leaf_on_right]))
+    return table("place|test|goes on, left|right|stored|right child is a leaf", rows)
 
 
 def jumped() -> tuple[list[tuple[str, str]], int]:
@@ -110,10 +112,13 @@ def jumped() -> tuple[list[tuple[str, str]], int]:
     jumps, code = WITH_JUMPS.jumps, code_of(DRAWN)
     assert jumps is not None
     places = np.arange(N_LEAVES - 1)
-    entry, position, right, first = (array[places].astype(int) for array in jumps.words[0])
+    entry, position, onward = (array[places].astype(int) for array in jumps.words[0])
     goes_right = np.array(code)[entry + 1] > position
-    at = np.where(goes_right, right, np.where(first >= LEAF_ON_LEFT, places, places + 1))
-    leaf = LEAF_OF[np.where(goes_right, places + 1, first % LEAF_ON_LEFT)]
+    leaf_on_right, onward = np.divmod(onward, LEAF_ON_RIGHT)
+    left = np.where(onward <= places, places, places + 1)
+    right = np.where(leaf_on_right, places, np.where(onward <= places, places + 1, onward))
+    at = np.where(goes_right, right, left)
+    leaf = LEAF_OF[np.where(goes_right, places + 1, onward)]
     rows = [("byte > position", in_a_row(goes_right.astype(int))), ("goes on at place", in_a_row(at))]
     for doubling in range(1, int(jumps.doublings[0]) + 1):
         at = at[at]

@@ -75,7 +75,7 @@ cdef extern from "layout/walk.hpp" namespace "gpuqs" nogil:
 
 cdef extern from "layout/rankwalk.hpp" namespace "gpuqs" nogil:
     cdef int kEntryThresholds, kRankWalks, kRankLeaves, kPositionShift, kDistanceShift, kSigned, kBlockThresholds
-    cdef int kWalking, kWalkingNarrow, kJumping, kMaxRankLanes, kRegistersTogether, kJumpPlaces, kJumpEntries, kLeafOnLeft
+    cdef int kWalking, kWalkingNarrow, kJumping, kMaxRankLanes, kRegistersTogether, kJumpPlaces, kJumpEntries, kLeafOnRight
     cdef uint32_t kEntryMask
 
     cdef struct RankEntry:

@@ -106,7 +106,7 @@ CONSTANTS = {
     "kJumpPlaces": kJumpPlaces,
     "kJumpEntries": kJumpEntries,
     "kBlockThresholds": kBlockThresholds,
-    "kLeafOnLeft": kLeafOnLeft,
+    "kLeafOnRight": kLeafOnRight,
     "kNarrowestWord": kNarrowestWord,
     "kPlanes": kPlanes,
 }

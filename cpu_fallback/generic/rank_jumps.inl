@@ -53,12 +53,12 @@ void evaluate_words(const RankJumps jumps, int block, const uint8_t* code, int n
                 if (records_apart) prefetch_record(records, tree + t, label);
             };
             if (n_trees == 1) {
-                put(0, Set::at_first(ends) & ~kLeafOnLeft);
+                put(0, Set::at_first(ends));
                 continue;
             }
             alignas(64) uint8_t label[registers * kJumpPlaces];
             Set::store(label, ends);
-            for (int t = 0; t < n_trees; t++) put(t, (label[jumps.root[tree + t]] & ~kLeafOnLeft) - jumps.root[tree + t]);
+            for (int t = 0; t < n_trees; t++) put(t, label[jumps.root[tree + t]] - jumps.root[tree + t]);
         }
         tree += n_trees, leaf += static_cast<int64_t>(n_trees) * stride;
     }

@@ -47,16 +47,17 @@ static constexpr int places_together(int n, int lanes) { return lanes * (n <= la
 // nodes has one place, whose test no document passes. If some tree has more nodes than a word has places, words come in pairs, and
 // the places of the second word continue those of the first.
 constexpr int kJumpPlaces = 64, kJumpEntries = 256;
-constexpr uint8_t kLeafOnLeft = 128;
-// Usable places of one word, or of a pair. Labels, which reach the place after the last one, stay below kLeafOnLeft.
+constexpr uint8_t kLeafOnRight = 128;
+// Usable places of one word, or of a pair. Labels, which reach the place after the last one, stay below kLeafOnRight.
 static constexpr int places_of(int words_together) { return words_together == 1 ? kJumpPlaces : 2 * kJumpPlaces - 1; }
-static_assert(places_of(2) < kLeafOnLeft && kRankLeaves - 1 <= places_of(2));
+static_assert(places_of(2) < kLeafOnRight && kRankLeaves - 1 <= places_of(2));
 
 struct JumpWord {
     uint8_t entry[kJumpPlaces];     // number of the entry - 1, because no node tests the leaves' entry 0
     uint8_t position[kJumpPlaces];
-    uint8_t right[kJumpPlaces];     // place of the right child, or the node's own if that child is a leaf
-    uint8_t first[kJumpPlaces];     // root's place + label of the leftmost leaf below (+ kLeafOnLeft if that leaf is the left child)
+    // If the left child is a leaf: root's place + that leaf's label, at most the node's own place. A right child then has the next
+    // place. Else: the right child's place, two or more on, or the next place if that child is a leaf. + kLeafOnRight if it is one.
+    uint8_t onward[kJumpPlaces];
 };
 
 struct RankJumps {

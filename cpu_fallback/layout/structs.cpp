@@ -36,7 +36,7 @@ struct RankTestFields {
 };
 struct JumpWordFields {
     using In = JumpWord;
-    static constexpr Field all[] = {FIELD(entry), FIELD(position), FIELD(right), FIELD(first)};
+    static constexpr Field all[] = {FIELD(entry), FIELD(position), FIELD(onward)};
 };
 struct CategoryTableFields {
     using In = CategoryTable;

@@ -21,16 +21,17 @@ void fill_places(JumpWord* words, int32_t root, const Tree& tree, const Pairs& s
     if (!tree.n) {
         JumpWord& word = words[root / kJumpPlaces];
         word.position[root % kJumpPlaces] = 255;  // which no byte exceeds
-        word.first[root % kJumpPlaces] = static_cast<uint8_t>(root | kLeafOnLeft);
+        word.onward[root % kJumpPlaces] = static_cast<uint8_t>(root | kLeafOnRight);
     }
     for (int64_t i = 0; i < tree.n; i++) {
         const int64_t item = tree.item(i), right = tree.item(tree.right[i]);
+        const bool leaf_on_left = tree.left[i] < 0, leaf_on_right = tree.is_leaf(right);
         const int32_t place = root + siblings.before(item), at = place % kJumpPlaces;
         JumpWord& word = words[place / kJumpPlaces];
         word.entry[at] = static_cast<uint8_t>(tests[i].entry - 1);
         word.position[at] = static_cast<uint8_t>(kSigned - tests[i].position);
-        word.right[at] = static_cast<uint8_t>(tree.is_leaf(right) ? place : root + siblings.before(right));
-        word.first[at] = static_cast<uint8_t>((root + siblings.label(item)) | (tree.left[i] < 0 ? kLeafOnLeft : 0));
+        const int32_t onward = leaf_on_left ? root + siblings.label(item) : leaf_on_right ? place + 1 : root + siblings.before(right);
+        word.onward[at] = static_cast<uint8_t>(onward | (leaf_on_right ? kLeafOnRight : 0));
     }
 }
 

@@ -62,8 +62,8 @@ MAX_LANES = 32
 JUMP_PLACES = 64
 #: Upper limit of entries that tests in words can name.
 JUMP_ENTRIES = 256
-#: Added to a place's label if that leaf is the left child.
-LEAF_ON_LEFT = 128
+#: Added to a place's ``onward`` if its right child is a leaf.
+LEAF_ON_RIGHT = 128
 
 #: Lowest bit of a threshold's position in an item, above the entry.
 POSITION_SHIFT = 16
@@ -76,7 +76,7 @@ RANK_ENTRY = np.dtype([("column", "i4"), ("first", "i4"), ("nan_left", "i4")])
 RANK_TEST = np.dtype([("entry", "u2"), ("position", "i1"), ("first", "u1")])
 SIGNED = 127
 #: The C++ `JumpWord`; entries are stored as their number - 1, because no node tests the leaves' entry.
-JUMP_WORD = np.dtype([(name, "u1", JUMP_PLACES) for name in ("entry", "position", "right", "first")])
+JUMP_WORD = np.dtype([(name, "u1", JUMP_PLACES) for name in ("entry", "position", "onward")])
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,10 @@ class RankJumps:
     Parameters
     ----------
     words : JUMP_WORD [words_together * W]
-        At a node's place, ``right`` is its right child's place, or its own if that child is a leaf. ``first`` is the
-        label of the leftmost leaf below plus the place of the tree's root, plus `LEAF_ON_LEFT` if this leaf is the
-        left child.
+        At a node's place, ``onward`` is the place of its right child, two or more places on, or the next place if that
+        child is a leaf. But if the left child is a leaf, whose sibling has the next place, it is that leaf's label plus
+        the place of the tree's root, which is at most the node's own place. `LEAF_ON_RIGHT` is added if the right child
+        is a leaf.
     trees : int32 [W + 1]
         First tree of each word, or of each pair, whose places are numbered through.
     blocks : int32 [B + 1]

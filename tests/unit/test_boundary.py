@@ -79,7 +79,7 @@ def test_numbers_are_the_same_in_both_languages() -> None:
         "kJumpPlaces": rankwalk.JUMP_PLACES,
         "kJumpEntries": rankwalk.JUMP_ENTRIES,
         "kBlockThresholds": rankwalk.BLOCK_THRESHOLDS,
-        "kLeafOnLeft": rankwalk.LEAF_ON_LEFT,
+        "kLeafOnRight": rankwalk.LEAF_ON_RIGHT,
         "kNarrowestWord": programs.NARROWEST_WORD,
         "kPlanes": (programs.MAX_LEAVES - 1).bit_length(),
     } == scorer.CONSTANTS

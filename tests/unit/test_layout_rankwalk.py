@@ -20,7 +20,7 @@ from gpuqs.layout.rankwalk import (
     JUMP_ENTRIES,
     JUMP_PLACES,
     JUMPING,
-    LEAF_ON_LEFT,
+    LEAF_ON_RIGHT,
     MAX_ENTRIES,
     MAX_LANES,
     MAX_LEAVES,
@@ -80,11 +80,14 @@ def jumped(layout: RankWalkLayout, tree: int, code: list[int]) -> int:
     block, number = tree // TREE_BLOCK, int(np.searchsorted(jumps.trees, tree, side="right")) - 1
     assert jumps.blocks[block] <= number < jumps.blocks[block + 1]
     words = jumps.words[jumps.words_together * number :][: jumps.words_together]
-    entry, position, on_right, first = (words[name].ravel() for name in words.dtype.names or ())
+    entry, position, stored = (words[name].ravel() for name in words.dtype.names or ())
     here = np.arange(len(entry))
     right = np.array([*code[1:], *[0] * JUMP_ENTRIES])[entry] > position
-    next_place = np.where(right, on_right, np.where(first & LEAF_ON_LEFT, here, here + 1)) % len(here)
-    label = np.where(right, here + 1, first % LEAF_ON_LEFT)
+    leaf_on_right, onward = np.divmod(stored.astype(int), LEAF_ON_RIGHT)
+    leaf_on_left = onward <= here
+    on_right = np.where(leaf_on_right, here, np.where(leaf_on_left, here + 1, onward))
+    next_place = np.where(right, on_right, np.where(leaf_on_left, here, here + 1)) % len(here)
+    label = np.where(right, here + 1, onward)
     for _ in range(jumps.doublings[block]):
         next_place = next_place[next_place]
     root = int(jumps.root[tree])

@@ -15,20 +15,35 @@ struct Jumps {
 
     template <int n> struct Registers { __m512i of[n]; };
     using Bytes = Registers<kJumpEntries / 64>;
-    template <int registers> struct Word { Registers<registers> entry, position, right, first; };
+    // Of each place: where a document goes on to the left and to the right, the place itself if that is a leaf; and the leaves' labels.
+    template <int registers> struct Word { Registers<registers> entry, position, left, right, left_label, right_label; };
     // The place at which the walk from each place ends, and the label of the leaf that each place leads to.
     template <int registers> struct Ends { Registers<registers> last, label; };
 
-    template <int n> static Registers<n> load(const uint8_t* bytes, int64_t apart = 64) {
-        Registers<n> loaded;
-        for (int r = 0; r < n; r++) loaded.of[r] = _mm512_loadu_si512(bytes + r * apart);
-        return loaded;
+    static Bytes load(const uint8_t* code) {
+        Bytes bytes;
+        for (int r = 0; r < kJumpEntries / 64; r++) bytes.of[r] = _mm512_loadu_si512(code + r * 64);
+        return bytes;
     }
-    static Bytes load(const uint8_t* code) { return load<kJumpEntries / 64>(code); }
     template <int registers> static Word<registers> load(const JumpWord* words) {
-        constexpr int64_t apart = sizeof(JumpWord);
-        return {load<registers>(words->entry, apart), load<registers>(words->position, apart), load<registers>(words->right, apart),
-                load<registers>(words->first, apart)};
+        alignas(64) static constexpr uint8_t kPlaces[kJumpPlaces] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                                                     16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+                                                                     32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
+                                                                     48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+        Word<registers> word;
+        for (int r = 0; r < registers; r++) {
+            const __m512i here = _mm512_add_epi8(_mm512_load_si512(kPlaces), _mm512_set1_epi8(static_cast<char>(r * kJumpPlaces)));
+            const __m512i beyond = _mm512_add_epi8(here, _mm512_set1_epi8(1)), onward = _mm512_loadu_si512(words[r].onward);
+            const __m512i place = _mm512_andnot_si512(_mm512_set1_epi8(static_cast<char>(kLeafOnRight)), onward);
+            const __mmask64 leaf_on_left = _mm512_cmple_epu8_mask(place, here), leaf_on_right = _mm512_movepi8_mask(onward);
+            word.entry.of[r] = _mm512_loadu_si512(words[r].entry);
+            word.position.of[r] = _mm512_loadu_si512(words[r].position);
+            word.left.of[r] = _mm512_mask_mov_epi8(beyond, leaf_on_left, here);
+            word.right.of[r] = _mm512_mask_mov_epi8(_mm512_mask_mov_epi8(place, leaf_on_left, beyond), leaf_on_right, here);
+            word.left_label.of[r] = place;
+            word.right_label.of[r] = beyond;
+        }
+        return word;
     }
 
     static __m512i look_up(const Registers<1>& table, __m512i at) { return _mm512_permutexvar_epi8(at, table.of[0]); }
@@ -41,18 +56,11 @@ struct Jumps {
 
     // Where walks are after 2^doublings steps.
     template <int doublings, int registers> static Ends<registers> jump(const Word<registers>& word, const Bytes& bytes) {
-        alignas(64) static constexpr uint8_t kPlaces[kJumpPlaces] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
-                                                                     16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
-                                                                     32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
-                                                                     48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
         Registers<registers> next, label;
         for (int r = 0; r < registers; r++) {
-            const __m512i here = _mm512_add_epi8(_mm512_load_si512(kPlaces), _mm512_set1_epi8(static_cast<char>(r * kJumpPlaces)));
-            const __m512i beyond = _mm512_add_epi8(here, _mm512_set1_epi8(1)), first = word.first.of[r];
             const __mmask64 right = _mm512_cmpgt_epu8_mask(look_up(bytes, word.entry.of[r]), word.position.of[r]);
-            const __m512i on_left = _mm512_mask_mov_epi8(beyond, _mm512_movepi8_mask(first), here);
-            next.of[r] = _mm512_mask_mov_epi8(on_left, right, word.right.of[r]);
-            label.of[r] = _mm512_mask_mov_epi8(first, right, beyond);
+            next.of[r] = _mm512_mask_mov_epi8(word.left.of[r], right, word.right.of[r]);
+            label.of[r] = _mm512_mask_mov_epi8(word.left_label.of[r], right, word.right_label.of[r]);
         }
         for (int i = 0; i < doublings; i++) {
             const Registers<registers> known = next;
