@@ -63,6 +63,8 @@ cdef int asked_by_all(output, dict keywords) except -1:
     cdef int asked = NOT_PLAIN
     if type(output) is str:
         asked = NOTHING if output == "value" else RAW if output == "raw" else LEAF if output == "leaf" else NOT_PLAIN
+    if not keywords:
+        return asked
     for name, value in keywords.items():
         if asked & NOT_PLAIN:
             return asked
@@ -71,11 +73,14 @@ cdef int asked_by_all(output, dict keywords) except -1:
     return NOT_PLAIN if asked & LEAF and asked & (RAW | FAST) else asked
 
 
-cdef int threads_of(int asked, dict keywords) except -1:
-    """The number of threads that is asked for, or 0."""
-    if not asked & N_THREADS:
-        return 0
+cdef int named_threads(dict keywords) except -1:
+    """The number of threads that one of the keywords asks for."""
     n_threads = keywords.get("n_threads")
     if n_threads is None:
         n_threads = next(keywords[name] for name in NAMES_OF_THREADS if keywords.get(name) is not None)
     return min(n_threads, max_threads())
+
+
+cdef int threads_of(int asked, dict keywords) except -1:
+    """The number of threads that is asked for, or 0."""
+    return named_threads(keywords) if asked & N_THREADS else 0

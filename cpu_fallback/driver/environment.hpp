@@ -16,27 +16,31 @@ public:
     // as a variable that is set later lies elsewhere: to load hundreds of strings, each on its own cache line, takes longer than to
     // score a tree.
     bool is_as_before() const {
-        size_t n = 0;
-        for (; environ && environ[n]; n++)
-            if (n >= seen_.size() || seen_[n] != environ[n]) return false;
-        if (!remembered_ || n != seen_.size()) return false;
+        const char* const* const now = variables();
+        for (size_t n = 0; n < seen_.size(); n++)  // goes no further than the end of `now`, where `seen_` has a string or its end
+            if (now[n] != seen_[n]) return false;
         for (const auto& [at, text] : ours_)
-            if (text != seen_[at]) return false;  // it was overwritten in place
-        return true;
+            if (std::strcmp(text.c_str(), seen_[at])) return false;  // it was overwritten in place
+        return !seen_.empty();
     }
     void remember() {
         std::vector<const char*> seen;
         std::vector<std::pair<size_t, std::string>> ours;
-        for (char** at = environ; at && *at; at++) {
+        for (const char* const* at = variables(); *at; at++) {
             if (!std::strncmp(*at, "GPUQS_", 6)) ours.emplace_back(seen.size(), *at);
             seen.push_back(*at);
         }
-        seen_ = std::move(seen), ours_ = std::move(ours), remembered_ = true;
+        seen.push_back(nullptr);
+        seen_ = std::move(seen), ours_ = std::move(ours);
     }
 
 private:
-    bool remembered_ = false;
-    std::vector<const char*> seen_;
+    static const char* const* variables() {  // up to a null
+        static const char* const none = nullptr;
+        return environ ? environ : &none;
+    }
+
+    std::vector<const char*> seen_;  // with the null; empty before anything is remembered
     std::vector<std::pair<size_t, std::string>> ours_;  // GPUQS_ variables: index in seen_, and string
 };
 

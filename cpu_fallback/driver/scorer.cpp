@@ -24,10 +24,21 @@ constexpr int kSharesOfThread = 4;
 // cache line again.
 constexpr int kNumbersTogether = 32;
 
+// A thread's memory for its part of a call.
 struct Thread {
-    Buffer loaded, scratch, leaf, sums;
-    bool brought = false;  // the tree data that it reads is in its caches
+    char *loaded, *scratch, *leaf, *sums;
+    bool brought;  // the tree data that it reads is in its caches
+    Buffer memory;
 };
+
+Thread thread_with(size_t loaded_bytes, size_t scratch_bytes, size_t leaf_bytes, size_t sum_bytes) {
+    const size_t before_scratch = whole_lines(loaded_bytes), before_leaf = before_scratch + whole_lines(scratch_bytes);
+    const size_t before_sums = before_leaf + whole_lines(leaf_bytes);
+    Buffer memory = allocate(before_sums + sum_bytes);
+    char* const loaded = static_cast<char*>(memory.get());
+    std::memset(loaded + before_leaf, 0, leaf_bytes);  // places beyond the last document have leaf 0
+    return {loaded, loaded + before_scratch, loaded + before_leaf, loaded + before_sums, false, std::move(memory)};
+}
 
 // How a batch is cut into document blocks of `size` documents each, in `stride` places. If there are several superblocks,
 // `together` document blocks go through one superblock before the next; else each block goes through all trees by itself.
@@ -92,17 +103,17 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
     const int stride = blocks.stride;
     const int64_t size = blocks.size * blocks.together, n_pieces = quotient_up(documents.n, size);
     n_threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(n_threads, n_pieces)));
-    const size_t leaf_bytes = static_cast<size_t>(engine.largest_tree_block()) * stride * engine.leaf_bytes();
-    Thread caller;  // without a vector, a single thread allocates less
-    std::vector<Thread> several(n_threads > 1 ? n_threads : 0);
-    Thread* const threads = n_threads > 1 ? several.data() : &caller;
-    for (Thread* thread = threads; thread < threads + n_threads; thread++) {
-        *thread = {allocate(engine.loaded_bytes(stride) * blocks.together), allocate(engine.scratch_bytes(stride)),
-                   allocate(leaf_bytes), allocate(sum_bytes * stride * blocks.together)};
-        std::memset(thread->leaf.get(), 0, leaf_bytes);  // places beyond the last document have leaf 0
-    }
+    const auto with_memory = [&] {
+        const size_t leaf_bytes = static_cast<size_t>(engine.largest_tree_block()) * stride * engine.leaf_bytes();
+        return thread_with(engine.loaded_bytes(stride) * blocks.together, engine.scratch_bytes(stride), leaf_bytes,
+                           sum_bytes * stride * blocks.together);
+    };
+    Thread caller = with_memory();  // without a vector, a single thread allocates less
+    std::vector<Thread> helpers;
+    if (n_threads > 1) helpers.reserve(n_threads - 1);
+    while (static_cast<int>(helpers.size()) < n_threads - 1) helpers.push_back(with_memory());
     share_out(n_pieces, n_threads, [&](int thread, int64_t p) {
-        work(threads[thread], p * size, static_cast<int>(std::min(size, documents.n - p * size)));
+        work(thread ? helpers[thread - 1] : caller, p * size, static_cast<int>(std::min(size, documents.n - p * size)));
     });
 }
 
@@ -112,10 +123,9 @@ template <class Work>
 void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, const LeafValues& values,
                       const TreeBlocks& trees, Thread& thread, const LeafRecords& records, int64_t first, int n, Work work) {
     const int size = static_cast<int>(blocks.size), stride = blocks.stride;
-    char* const loaded = static_cast<char*>(thread.loaded.get());
     const size_t loaded_bytes = engine.loaded_bytes(stride);
     for (int d = 0; d < n; d += size)
-        engine.load(documents, first + d, std::min(size, n - d), stride, loaded + d / size * loaded_bytes, thread.scratch.get());
+        engine.load(documents, first + d, std::min(size, n - d), stride, thread.loaded + d / size * loaded_bytes, thread.scratch);
     for (int s = trees.first, end; s < trees.end; s = end) {
         end = end_of_superblock(engine, blocks, s, trees.end);
         for (int d = 0; d < n; d += size)
@@ -123,12 +133,12 @@ void find_exit_leaves(const ExitLeaves& engine, const Documents& documents, cons
                 if (trees.left_out(b)) continue;
                 const int rows = std::min(size, n - d);
                 if (d == 0 && !thread.brought) engine.bring(b, stride, records);
-                engine.find(b, rows, stride, loaded + d / size * loaded_bytes, thread.scratch.get(), records, thread.leaf.get());
+                engine.find(b, rows, stride, thread.loaded + d / size * loaded_bytes, thread.scratch, records, thread.leaf);
                 if (b < trees.within) continue;
                 const int of_block = engine.first_tree(b), tree = std::max(of_block, values.first_tree);
                 const int n_trees = std::min(engine.first_tree(b + 1), values.first_tree + values.n_trees) - tree;
                 const size_t before = static_cast<size_t>(tree - of_block) * stride * engine.leaf_bytes();
-                work(d / size, rows, tree, n_trees, static_cast<const char*>(thread.leaf.get()) + before);
+                work(d / size, rows, tree, n_trees, thread.leaf + before);
             }
     }
     thread.brought = true;
@@ -154,29 +164,30 @@ struct Found {
 // Finds the exit leaves of a batch of one document block with several threads; returns nothing if there is no work to share out.
 Found find_by_trees(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, const LeafValues& values,
                     const TreeBlocks& trees, const LeafRecords& records, int n_threads) {
+    if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size) return {};
     const size_t of_tree = static_cast<size_t>(blocks.stride) * engine.leaf_bytes();
     const int first_tree = engine.first_tree(trees.first);
     const size_t bytes = (engine.first_tree(trees.end) - first_tree) * of_tree;
-    if (n_threads == 1 || documents.n == 0 || documents.n > blocks.size || bytes > kMaxByTrees) return {};
+    if (bytes > kMaxByTrees) return {};
     const std::vector<int> starts = share_trees(engine, trees, n_threads * kSharesOfThread);
     const int n_shares = static_cast<int>(starts.size()) - 1;
     if (n_shares < 2) return {};
     Buffer leaf = allocate(bytes);
     std::memset(leaf.get(), 0, bytes);
-    std::vector<Thread> threads(std::min(n_shares, n_threads));
-    for (Thread& thread : threads)
-        thread = {allocate(engine.loaded_bytes(blocks.stride)), allocate(engine.scratch_bytes(blocks.stride)), nullptr, nullptr};
+    std::vector<Thread> threads;
+    while (static_cast<int>(threads.size()) < std::min(n_shares, n_threads))
+        threads.push_back(thread_with(engine.loaded_bytes(blocks.stride), engine.scratch_bytes(blocks.stride), 0, 0));
     std::vector<char> loads(threads.size(), true);  // whether a thread has still to load the documents
     const int n = static_cast<int>(documents.n);
     share_out(n_shares, static_cast<int>(threads.size()), [&](int number, int64_t share) {
         const Thread& thread = threads[number];
-        if (loads[number]) engine.load(documents, 0, n, blocks.stride, thread.loaded.get(), thread.scratch.get());
+        if (loads[number]) engine.load(documents, 0, n, blocks.stride, thread.loaded, thread.scratch);
         loads[number] = false;
         for (int b = starts[share]; b < starts[share + 1]; b++) {
             if (trees.left_out(b)) continue;
             const size_t at = (engine.first_tree(b) - first_tree) * of_tree;
             engine.bring(b, blocks.stride, records);
-            engine.find(b, n, blocks.stride, thread.loaded.get(), thread.scratch.get(), records, static_cast<char*>(leaf.get()) + at);
+            engine.find(b, n, blocks.stride, thread.loaded, thread.scratch, records, static_cast<char*>(leaf.get()) + at);
         }
     });
     const void* const of_trees = static_cast<char*>(leaf.get()) + (values.first_tree - first_tree) * of_tree;
@@ -234,7 +245,7 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
     kernels.sum_places(values, order, static_cast<int>(std::min<int64_t>(size, documents.n)), places);
     const SumLayout layout = {n_outputs, stride, values.width > 1 && !values.tables, places};
     for_document_blocks(engine, documents, blocks, sizeof(Sum) * n_outputs, n_threads, [&](Thread& thread, int64_t first, int n) {
-        Sum* const sums = static_cast<Sum*>(thread.sums.get());
+        Sum* const sums = reinterpret_cast<Sum*>(thread.sums);
         const auto row = [&](int block) { return first + block * blocks.size; };  // a block's first document
         const auto add_all = [&](int block, int rows, int tree, int n_trees, const void* leaf) {
             Sum* const of_block = sums + block * layout.size();
@@ -351,7 +362,7 @@ void encode(const Bitslice& engine, const Documents& part, int64_t n, uint8_t* p
     blocks.together = 1;
     const int64_t bytes = static_cast<int64_t>(engine.loaded_bytes(blocks.stride));
     for_document_blocks(engine, part, blocks, 0, n_threads, [&](Thread& thread, int64_t first, int rows) {
-        engine.load(part, first, rows, blocks.stride, planes + first / blocks.size * bytes, thread.scratch.get());
+        engine.load(part, first, rows, blocks.stride, planes + first / blocks.size * bytes, thread.scratch);
     });
 }
 
