@@ -6,6 +6,7 @@ import ctypes
 import dataclasses
 import gc
 import os
+import subprocess
 import sys
 import threading
 import warnings
@@ -867,6 +868,21 @@ def test_an_environment_whose_strings_are_written_to(monkeypatch: pytest.MonkeyP
     text.value = b"GPUQS_ISA=none"
     with pytest.raises(gpuqs.errors.DeviceError, match="none"):
         model.predict(X)
+
+
+def test_an_environment_that_is_emptied() -> None:
+    code = (
+        "import ctypes, numpy as np; from test_plain_calls import Model, cpu_fallback, made\n"
+        "model, X = Model(made()), np.zeros((2, 8))\n"
+        "before = [model.predict(X) for _ in range(2)][1]\n"
+        "assert {key[2][0] for key in model._programs._made} == {'portable'}\n"
+        "assert ctypes.CDLL(None).clearenv() == 0\n"
+        "assert np.array_equal(model.predict(X), before)\n"
+        "assert {key[2][0] for key in model._programs._made} == {'portable', cpu_fallback.available_isas()[0]}\n"
+    )
+    path = os.pathsep.join([*sys.path, os.path.dirname(__file__)])
+    environment = {**os.environ, "GPUQS_ISA": "portable", "PYTHONPATH": path}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=100)
 
 
 @pytest.mark.parametrize(
