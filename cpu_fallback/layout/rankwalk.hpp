@@ -36,7 +36,7 @@ constexpr int kMaxRankLanes = 32;
 // Upper limits of documents that walk, or that jump where the instruction set has jumps. More documents evaluate every test,
 // which takes as long for one as for a register full. With registers of 16 bytes (and other instructions) that takes longer,
 // hence kWalkingNarrow.
-constexpr int kWalking = 4, kWalkingNarrow = 8, kJumping = 12;
+constexpr int kWalking = 4, kWalkingNarrow = 8, kJumping = 16;
 static constexpr int max_walking(int lanes) { return lanes > 16 ? kWalking : kWalkingNarrow; }
 // Places of documents that go through a tree together: one, two or four registers full.
 constexpr int kRegistersTogether = 4;

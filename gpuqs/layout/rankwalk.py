@@ -53,7 +53,7 @@ WALKING = 4
 #: The same with registers of 16 bytes.
 WALKING_NARROW = 8
 #: Most documents that jump, if there are jumps; more evaluate every test.
-JUMPING = 12
+JUMPING = 16
 #: Most registers of documents that go through a test together, which may also be one or two.
 REGISTERS_TOGETHER = 4
 #: Upper limit of bytes in such a register, and so of documents.
