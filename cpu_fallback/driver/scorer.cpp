@@ -32,10 +32,12 @@ struct Thread {
 };
 
 Thread thread_with(size_t loaded_bytes, size_t scratch_bytes, size_t leaf_bytes, size_t sum_bytes) {
-    const size_t before_scratch = whole_lines(loaded_bytes), before_leaf = before_scratch + whole_lines(scratch_bytes);
-    const size_t before_sums = before_leaf + whole_lines(leaf_bytes);
+    const size_t before_scratch = whole_lines(loaded_bytes) + kGuard;
+    const size_t before_leaf = before_scratch + whole_lines(scratch_bytes) + kGuard;
+    const size_t before_sums = before_leaf + whole_lines(leaf_bytes) + kGuard;
     Buffer memory = allocate(before_sums + sum_bytes);
     char* const loaded = static_cast<char*>(memory.get());
+    for (const size_t end : {before_scratch, before_leaf, before_sums}) guard(loaded + end - kGuard);
     std::memset(loaded + before_leaf, 0, leaf_bytes);  // places beyond the last document have leaf 0
     return {loaded, loaded + before_scratch, loaded + before_leaf, loaded + before_sums, false, std::move(memory)};
 }
