@@ -61,6 +61,11 @@ class RankWalk(CpuEngine):
     searched_column: ClassVar[float] = 30.0
     tree: ClassVar[float] = 0.3
     searched_value: ClassVar[float] = 1.25
+    #: How many times as long jumps through words and through pairs of words, and all tests, take on Intel's processors
+    #: that have fast gathers: fewer of their units can do this.
+    words_with_gathers: ClassVar[float] = 1.2
+    pairs_with_gathers: ClassVar[float] = 1.9
+    tests_with_gathers: ClassVar[float] = 1.6
     cold_call: ClassVar[float] = 14.0
     cold_node: ClassVar[float] = 0.17
     cold_exit: ClassVar[float] = 0.0
@@ -84,9 +89,12 @@ class RankWalk(CpuEngine):
         if n_documents <= (JUMPING if isa.has_jumps else WALKING if lanes > NARROW_LANES else WALKING_NARROW):
             if isa.has_jumps:
                 nodes = max(forest.n_nodes // max(forest.n_trees, 1), 1)
-                words = trees * 2 if nodes > JUMP_PLACES else trees / (JUMP_PLACES // nodes)
+                in_pairs = nodes > JUMP_PLACES
+                words = trees * 2 if in_pairs else trees / (JUMP_PLACES // nodes)
                 doublings = math.log2(max(int(forest.tree_depth.max(initial=0)), 1))
                 of_trees = trees * self.jump_tree + words * (self.jump_word + self.jump_doubling * doublings)
+                if isa.gathers:
+                    of_trees *= self.pairs_with_gathers if in_pairs else self.words_with_gathers
             else:
                 of_trees = int(forest.tree_depth.sum()) * 1e-3 * self.step
             work = n_documents * (of_trees + columns * self.column[isa.has_jumps])
@@ -96,6 +104,7 @@ class RankWalk(CpuEngine):
             if registers > 2:  # three take as long as four
                 registers = together * REGISTERS_TOGETHER
             work = kilonodes(forest) * (together * self.node[lanes] + registers * self.register_node[lanes])
+            work *= self.tests_with_gathers if isa.gathers else 1.0
             work += n_documents * (trees * self.tree + columns * self.searched_value) + columns * self.searched_column
         return CALL + work + category_cost(forest, n_documents, once=CATEGORY_COLUMN)
 

@@ -98,13 +98,18 @@ def taken(engine: str, model: Model) -> list[int]:
     return [n for n in range(1, 1_001) if model.engine_for(n) == engine]
 
 
+def let_gathers_be(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    actual = cpu_fallback.instruction_set
+    monkeypatch.setattr(cpu_fallback, "instruction_set", lambda name=None: actual(name)._replace(gathers=fast))
+
+
 @needs_quickscorer
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "sse4.2", "portable"])
 def test_readme_says_when_auto_takes_the_variants(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if isa not in cpu_fallback.available_isas():
         pytest.skip(f"the processor has no {isa}")
     monkeypatch.setenv("GPUQS_ISA", isa)
-    monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine: False)
+    let_gathers_be(False, monkeypatch)
     rows = mslr_like(5, 12)[0]
     small, large = Model(lambdamart_like(50, 31, rows)), Model(lambdamart_like(1_000, 64, rows))
     compiled = isa in ("avx512", "avx2")
@@ -131,13 +136,25 @@ def test_readme_says_when_auto_takes_the_variants(isa: str, monkeypatch: pytest.
 
 @needs_quickscorer
 def test_readme_says_when_auto_takes_walks_that_gather(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuqs.engines.walk.gathers", lambda machine: True)
+    let_gathers_be(True, monkeypatch)
     rows = mslr_like(5, 12)[0]
     small, large = Model(lambdamart_like(50, 31, rows)), Model(lambdamart_like(1_000, 64, rows))
     assert set(range(1, 5)) <= set(taken("walk", small)) <= set(range(1, 50)) and not taken("bwqs", small)
     if cpu_fallback.instruction_set().has_jumps:
         assert set(range(1, 33)) <= set(taken("rankwalk", large)) <= set(range(1, 100))
     assert set(range(1, 25)) <= set(taken("walk", Model(lambdamart_like(300, 200, rows)))) <= set(range(1, 200))
+
+
+@needs_quickscorer
+def test_engines_that_compare_bytes_or_floats_cost_more_where_gathers_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = mslr_like(5, 12)[0]
+    ends: dict[str, list[int]] = {"rankwalk": [], "vqs": []}
+    for fast in (False, True):
+        let_gathers_be(fast, monkeypatch)
+        ends["rankwalk"].append(max(taken("rankwalk", Model(lambdamart_like(1_000, 64, rows)))))
+        ends["vqs"].append(max(taken("vqs", Model(lambdamart_like(50, 31, rows))), default=0))
+    for without, with_gathers in ends.values():
+        assert with_gathers < without
 
 
 def test_readmes_table_says_so() -> None:
