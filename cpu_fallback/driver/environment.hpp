@@ -13,8 +13,8 @@ namespace gpuqs {
 class Environment {
 public:
     // Whether all variables are as remembered. Only GPUQS_ variables are compared as strings. For all others the address suffices,
-    // as a variable that is set later lies elsewhere: to load hundreds of strings, each on its own cache line, takes longer than to
-    // score a tree.
+    // as a variable that is set later lies elsewhere (unless a program gives putenv memory in which another variable was before): to
+    // load hundreds of strings, each on its own cache line, takes longer than to score a tree.
     bool is_as_before() const {
         const char* const* const now = variables();
         for (size_t n = 0; n < seen_.size(); n++)  // goes no further than the end of `now`, where `seen_` has a string or its end
