@@ -48,7 +48,7 @@ from gpuqs.engines import Program
 from gpuqs.engines.cpu import CpuProgram
 from gpuqs.engines.forest_walk import comes_first, forest_walk
 from gpuqs.files import is_mapped
-from gpuqs.forest import Forest
+from gpuqs.forest import CATEGORICAL, ZERO_THRESHOLD, Forest
 from gpuqs.forks import lazy
 from gpuqs.kept import keep_some
 from gpuqs.keywords import output_and_trees
@@ -232,11 +232,12 @@ def plain_calls(
 ) -> cpu_fallback.PlainCalls | None:
     """What answers plain calls with one precision, for documents of one width, and a range of trees.
 
-    None: nothing does, as values do not have the shape of sums, or linear leaves have no fast precision.
+    None: nothing does, as values do not have the shape of sums, or linear leaves have no fast precision, or take for
+    zeros what tests tell from zero.
     ``narrow``: documents hold only the columns `Forest.tested`.
     """
     forest = programs.part(trees)
-    if forest.link == "argmax" or (forest.has_linear_leaves and precision == "fast"):
+    if forest.link == "argmax" or (forest.has_linear_leaves and (precision == "fast" or _tests_near_zero(forest))):
         return None
     of_documents = forest.narrowed if narrow else forest
     numpy_link, at_once = links.numpy_link(forest), rows_at_once(forest, narrow)
@@ -270,6 +271,12 @@ def plain_calls(
         n_iterations=forest.n_iterations,
         some_left_out=forest.iterations_left_out > 0,
     )
+
+
+def _tests_near_zero(forest: Forest) -> bool:
+    """Whether some test tells numbers next to zero from zero. LightGBM's do not."""
+    numeric = (forest.routing & CATEGORICAL) == 0
+    return bool(np.any(numeric & (np.abs(forest.threshold) < ZERO_THRESHOLD)))
 
 
 def _link(forest: Forest, precision: Precision, name: str, averaged: bool) -> cpu_fallback.Link | None:

@@ -27,7 +27,7 @@ from gpuqs.chunks import rows_at_once
 from gpuqs.devices import HOST
 from gpuqs.engines import ENGINES
 from gpuqs.errors import InputError
-from gpuqs.forest import Forest
+from gpuqs.forest import ZERO_THRESHOLD, Forest
 from gpuqs.model import Model
 from gpuqs.programs import FIRST_RANGES, MAX_PARTS, PARTS_KEPT, Programs
 from gpuqs.schema import Schema
@@ -509,6 +509,18 @@ def test_ranges_of_iterations(
                     given = model.predict(documents, **words, **more)
                     assert given.dtype == expected.dtype and given.tobytes() == expected.tobytes()
                 assert len(general) == before or model.forest.link == "argmax"
+
+
+def test_linear_leaves_below_tests_next_to_zero() -> None:
+    one_column = {"n_trees": 1, "n_features": 1, "max_leaves": 2}
+    stump = random_forest(np.random.default_rng(0), shape="complete", linear=1.0, **one_column)
+    X = np.array([[1e-36], [-1e-36], [0.0], [1.0]])
+    for threshold in (0.0, 1e-36, -1e-36, ZERO_THRESHOLD, -ZERO_THRESHOLD):
+        model = Model(dataclasses.replace(stump, threshold=np.array([threshold]), routing=np.zeros(1, np.uint8)))
+        expected = model.predict(X, engine="reference")
+        for documents in (X, X.tolist(), np.repeat(X, 3_000, axis=0)[::3_000]):
+            for _ in range(2):
+                assert np.array_equal(model.predict(documents), expected)
 
 
 def test_parts_are_told_apart() -> None:
