@@ -36,7 +36,7 @@ public:
 
 private:
     static const char* const* variables() {  // up to a null
-        static const char* const none = nullptr;
+        static constexpr const char* none = nullptr;
         return environ ? environ : &none;
     }
 
