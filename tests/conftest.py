@@ -7,10 +7,12 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpuqs import cpu_fallback
+from gpuqs.calls import Calls
 from gpuqs.cpu_fallback.scorer import compiles
 
 HERE = Path(__file__).parent
@@ -64,3 +66,17 @@ def _signals_kept(_signals_of_the_foreground: None) -> Iterator[None]:
     handler = signal.getsignal(signal.SIGINT)
     yield
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.fixture
+def general(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list to which each call on the general path appends its number of documents."""
+    taken: list[int] = []
+    answer = Calls.answer
+
+    def counted(self: Calls, X: Any, *rest: Any) -> Any:
+        taken.append(X.shape[0] if hasattr(X, "shape") else len(X))
+        return answer(self, X, *rest)
+
+    monkeypatch.setattr(Calls, "answer", counted)
+    return taken
