@@ -79,6 +79,7 @@ def random_forest(
         fields |= _of_nodes(fields, of_level) if categorical else {}
     if linear:
         fields |= linear_models(rng, n_leaves, n_features, linear)
+        threshold = np.where(np.abs(threshold) < ZERO_THRESHOLD, ZERO_THRESHOLD, threshold)  # as LightGBM's are
     return Forest(
         n_features=n_features,
         node_offsets=np.array(node_offsets, np.int64),
