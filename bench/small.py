@@ -267,10 +267,10 @@ def draw(report: dict[str, Any], path: Any) -> None:
                 ax.fill_between([c["documents"] for c in cells], us[0], high, color=color, alpha=0.1)
             ax.set(xscale="log", yscale="log", title=f"{model['model']}, {kind}", xlabel="documents per call")
             ax.grid(alpha=0.3)
-        row[0].set_ylabel("us per call (line: median; shaded: up to the 99th percentile)")
+        row[0].set_ylabel("us per call")
     lines = {line.get_label(): line for ax in axes.flat for line in ax.get_lines()}
     figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=5)
-    figure.suptitle(f"{report['processor']}, one thread")
+    figure.suptitle(f"{report['processor']}, one thread; lines: medians, shaded: up to the 99th percentile")
     figure.savefig(path, dpi=110)
 
 
