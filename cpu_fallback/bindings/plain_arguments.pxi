@@ -73,6 +73,7 @@ cdef int asked_by_all(output, dict keywords) except -1:
     return NOT_PLAIN if asked & LEAF and asked & (RAW | FAST) else asked
 
 
+# A function of its own, because `next` makes a closure of the keywords, even where no threads are asked for.
 cdef int named_threads(dict keywords) except -1:
     """The number of threads that one of the keywords asks for."""
     n_threads = keywords.get("n_threads")

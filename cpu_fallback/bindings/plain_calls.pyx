@@ -4,7 +4,6 @@
 from functools import wraps
 
 cimport numpy as cnp
-from cpython.object cimport PyObject_GenericGetAttr
 from cython cimport critical_section
 
 from gpuqs.cpu_fallback.float_mode cimport CDefaultFloatMode
@@ -410,8 +409,7 @@ def plain_first(method):
         if type(X) is cnp.ndarray or type(X) is list or type(X) is tuple:
             asked = asked_by_all(output, keywords)
             if not asked & NOT_PLAIN:
-                # Not `self._plain`: with cold caches, Model.__getattr__ makes that slow, though it is not called.
-                plain, trees = plain_of(PyObject_GenericGetAttr(self, "_plain"), X, asked, keywords), None
+                plain, trees = plain_of(self._plain, X, asked, keywords), None
                 if type(plain) is TreeRange:
                     trees = plain
                     plain = (<TreeRange>trees).whole
