@@ -11,6 +11,7 @@ from gpuqs.cpu_fallback.links import Link
 from gpuqs.cpu_fallback.plain_calls import (
     NAMES_OF_THREADS,
     PlainCalls,
+    PlainFirst,
     TreeRange,
     costs_age,
     costs_changed,
@@ -48,6 +49,7 @@ __all__ = [
     "Link",
     "Machine",
     "PlainCalls",
+    "PlainFirst",
     "QuickScorer",
     "RankWalk",
     "TreeRange",

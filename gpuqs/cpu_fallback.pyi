@@ -41,6 +41,9 @@ sparse: Any
 svmlight: Any
 ubjson: Any
 
+class PlainFirst:
+    _plain: Any
+
 def available_isas() -> list[str]: ...
 def compiles_programs(on: str | None = None) -> bool: ...
 def costs_age() -> int: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,7 +51,7 @@ _ELSEWHERE: Final = {
 _WARM_UP_ROWS: Final = 4096
 
 
-class Model:
+class Model(cpu_fallback.PlainFirst):
     """A forest that scores documents. Nothing changes its scores, and threads may share it freely.
 
     `gpuqs.load` and `gpuqs.from_model` make models.
@@ -540,7 +541,7 @@ class Model:
         self._calls.chooser.usable_engines(there)
         with self._lock.held():
             if there.key not in self._elsewhere:
-                model = object.__new__(type(self))
+                model = type(self).__new__(type(self))
                 model._bind(self._programs, there, self.plan)
                 model._origin = weakref.ref(self)  # self owns the model: a strong reference would be a cycle
                 self._elsewhere[there.key] = model
@@ -591,6 +592,9 @@ class Model:
             where = _ELSEWHERE.get(name)
             hint = "" if where is None else f"; {where}"
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # pickle's protocols 0 and 1 cannot tell how to make a compiled base class
+        return copyreg.__newobj__, (type(self),), self.__getstate__()  # type: ignore[attr-defined]
 
     def __getstate__(self) -> Mapping[str, Any]:
         # Programs and device memory are left out: unpickling looks for the device, and fails with a message without it.

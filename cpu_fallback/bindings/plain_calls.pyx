@@ -4,7 +4,7 @@
 from functools import wraps
 
 cimport numpy as cnp
-from cython cimport critical_section
+from cython cimport auto_pickle, critical_section
 
 from gpuqs.cpu_fallback.float_mode cimport CDefaultFloatMode
 from gpuqs.cpu_fallback.links cimport Finish, Link
@@ -39,6 +39,7 @@ cdef enum:
     MAX_LARGE_SIZES = 256  # numbers of documents above `most` for which programs are kept
     MAX_CAST = 1 << 14  # integers of the largest array cast whole; of larger, wide ones only tested columns are cast
     MAX_LEAVES = 1 << 17  # leaf numbers of an answer, about 100 us to write; more are work that threads may share
+    MADE_TOGETHER = 16  # answers for one document
 
 
 include "plain_arguments.pxi"
@@ -85,6 +86,21 @@ cdef bint lie_apart(cnp.ndarray x, cnp.ndarray out) noexcept:
     return end <= of_out or of_out + cnp.PyArray_NBYTES(out) <= begin
 
 
+cdef list singles_of_doubles = [], singles_of_floats = []
+
+
+cdef cnp.ndarray empty_answer(int n_dims, cnp.npy_intp* shape, int type_of_scores):
+    """A new array. Those of one number are made some at a time, because NumPy goes through 69 cache lines for each."""
+    cdef list made = singles_of_doubles if type_of_scores == cnp.NPY_DOUBLE else singles_of_floats
+    if n_dims > 1 or shape[0] > 1 or type_of_scores not in (cnp.NPY_DOUBLE, cnp.NPY_FLOAT):
+        return cnp.PyArray_EMPTY(n_dims, shape, type_of_scores, False)
+    with critical_section(made):
+        if not made:
+            for _ in range(MADE_TOGETHER):
+                made.append(cnp.PyArray_EMPTY(1, shape, type_of_scores, False))
+        return made.pop()
+
+
 cdef bint fits(cnp.ndarray out, int n_dims, const cnp.npy_intp* shape, int type_of_scores) noexcept:
     """Whether a caller's array may hold scores."""
     return (cnp.PyArray_NDIM(out) == n_dims and cnp.PyArray_DIM(out, 0) == shape[0]
@@ -102,6 +118,23 @@ cdef Documents documents_in(cnp.ndarray x, bint given) noexcept:
     documents.planes = NULL
     documents.tiny_is_zero = given
     return documents
+
+
+cdef class Bound:
+    """What scores a number of documents, and the threads that they are worth."""
+
+    cdef Scorer scorer
+    cdef Values values
+    cdef int worth
+
+    def __cinit__(self, Scorer scorer not None, Values values not None, int worth):
+        self.scorer, self.values, self.worth = scorer, values, worth
+
+
+cdef Bound bound_by(program_of, Py_ssize_t n):
+    """What a `PlainCalls`'s ``program_of`` gives."""
+    program = program_of(n)
+    return None if program is None else Bound(*program)
 
 
 cdef class Chosen:
@@ -134,13 +167,14 @@ cdef class Chosen:
     cdef bint hold(self) noexcept:
         return self.costs_age == age_of_costs and self.environment.is_as_before()
 
-    cdef program(self, Py_ssize_t n, program_of):
+    cdef Bound program(self, Py_ssize_t n, program_of):
         """What scores ``n`` documents, or None."""
+        cdef Bound program
         is_small = n < len(self.programs)
         program = self.programs[n] if is_small else self.larger_programs.get(n)
         if program is not None:
             return program
-        program = program_of(n)
+        program = bound_by(program_of, n)
         if not self.hold():  # it may be one for another instruction set
             return program
         if is_small:
@@ -238,11 +272,11 @@ cdef class PlainCalls:
             self.chosen = chosen
         return chosen
 
-    cdef first_program(self, Py_ssize_t n):
+    cdef Bound first_program(self, Py_ssize_t n):
         """What scores ``n`` documents if this is the first call, or None."""
         with critical_section(self):
             first_of, self.first_of = self.first_of, None
-        return None if first_of is None else first_of(n)
+        return None if first_of is None else bound_by(first_of, n)
 
     cdef bint takes(self, cnp.ndarray x, Py_ssize_t n) noexcept:
         """Whether an array is n documents of native floats."""
@@ -281,8 +315,7 @@ cdef class PlainCalls:
         """
         cdef cnp.ndarray sums, scores
         cdef Documents docs
-        cdef Scorer scorer
-        cdef Values bound
+        cdef Bound program, first
         cdef CLeafValues of_trees
         cdef const CLeafValues* values
         cdef Finish of_range
@@ -294,7 +327,6 @@ cdef class PlainCalls:
         cdef Chosen chosen
         cdef Link link
         cdef double seconds
-        cdef int worth
         cdef bint leaves = of & LEAF
         cdef CDefaultFloatMode mode
         mode.hold()  # until this returns
@@ -307,16 +339,15 @@ cdef class PlainCalls:
             program = chosen.program(n, self.program_of)
         if program is None:
             return None
-        scorer, bound, worth = program
-        values = &bound.c
+        values = &program.values.c
         if trees is not None:
-            of_trees = bound.c
+            of_trees = values[0]
             of_trees.first_tree, of_trees.n_trees = trees.first, trees.n_trees
             values = &of_trees
-        if leaves and (n * values.n_trees > MAX_LEAVES or (n_threads == 0 and worth > 1)):  # left to the general path
+        if leaves and (n * values.n_trees > MAX_LEAVES or (n_threads == 0 and program.worth > 1)):  # left to the general path
             return None
         if n_threads == 0:
-            n_threads = 1 if worth == 1 else self.threads_of(worth)
+            n_threads = 1 if program.worth == 1 else self.threads_of(program.worth)
         if not self.takes(x, n):  # what ran meanwhile may have changed it in place
             return None
         docs = documents_in(x, given)
@@ -331,10 +362,10 @@ cdef class PlainCalls:
                 of_range.last = link.c.last if trees.has_base else NULL
                 finish = &of_range
         of_link = link is not None and link.c.step != 0  # fixed-point sums become scores of another type
-        type_of_sums = cnp.NPY_INT32 if leaves else number_type(bound.sum_format)
+        type_of_sums = cnp.NPY_INT32 if leaves else number_type(program.values.sum_format)
         type_of_scores = (cnp.NPY_DOUBLE if link.c.is_double else cnp.NPY_FLOAT) if of_link else type_of_sums
         if out is None:
-            scores = cnp.PyArray_EMPTY(n_dims, shape, type_of_scores, False)
+            scores = empty_answer(n_dims, shape, type_of_scores)
         elif fits(out, n_dims, shape, type_of_scores) and (of or self.then is None) and lie_apart(x, out):
             scores = out
         else:
@@ -346,11 +377,11 @@ cdef class PlainCalls:
         seconds = -seconds_now()
         counts = is_small and n_threads == 1 and trees is None and first is None
         if counts and chosen.keeps_lock[n] > 0:
-            fill(scorer, docs, values[0], 1, of_sums, link, finish, of_scores, leaves)
+            fill(program.scorer, docs, values[0], 1, of_sums, link, finish, of_scores, leaves)
             seconds += seconds_now()
         else:
             with nogil:
-                fill(scorer, docs, values[0], n_threads, of_sums, link, finish, of_scores, leaves)
+                fill(program.scorer, docs, values[0], n_threads, of_sums, link, finish, of_scores, leaves)
                 seconds += seconds_now()
         if counts:
             chosen.keeps_lock[n] = self.kept_lock(chosen.keeps_lock[n], seconds)
@@ -378,11 +409,46 @@ cdef class PlainCalls:
         return self.scores(X, 0, n_threads)
 
 
-cdef plain_of(ways, X, int asked, dict keywords):
+@auto_pickle(False)
+cdef class PlainFirst:
+    """Base class of models: where `plain_first` finds what answers their plain calls.
+
+    It is compiled, because a field takes one cache line, where looking up an attribute takes thirty.
+    """
+
+    cdef object ways  # a `PlainWays`, or None
+    cdef PlainCalls of_all_trees  # its `exact`, once a call has asked for it
+
+    @property
+    def _plain(self):
+        with critical_section(self):
+            return self.ways
+
+    @_plain.setter
+    def _plain(self, ways):
+        with critical_section(self):
+            self.ways, self.of_all_trees = ways, None
+
+    cdef PlainCalls exact(self):
+        cdef PlainCalls plain
+        with critical_section(self):
+            plain, ways = self.of_all_trees, self.ways
+        if plain is None and ways is not None:
+            plain = ways.exact
+            with critical_section(self):
+                if self.ways is ways:
+                    self.of_all_trees = plain
+        return plain
+
+
+cdef plain_of(PlainFirst model, X, int asked, dict keywords):
     """What answers the call: a `PlainCalls` of a model's `PlainWays`, a `TreeRange`, or None."""
+    if not asked & (FAST | PART | N_ITERATIONS):
+        return model.exact()
+    ways = model._plain
     if ways is None:
         return None
-    plain = ways.fast if asked & FAST else ways.exact
+    plain = ways.fast if asked & FAST else model.exact()
     if plain is None or not asked & (PART | N_ITERATIONS):
         return plain
     if not asked & PART and (<PlainCalls?>plain).are_all(keywords["num_iteration"]):
@@ -399,7 +465,7 @@ cdef bint is_csr(kind) except -1:
 
 
 def plain_first(method):
-    """Wrap `Model.predict` so that plain calls are answered here, and all others by ``method``.
+    """Wrap the `Model.predict` of a `PlainFirst` so that plain calls are answered here, and all others by ``method``.
 
     In Cython, as Python takes a microsecond to fill in fifteen arguments' defaults, or ten with cold caches.
     """
@@ -409,7 +475,7 @@ def plain_first(method):
         if type(X) is cnp.ndarray or type(X) is list or type(X) is tuple:
             asked = asked_by_all(output, keywords)
             if not asked & NOT_PLAIN:
-                plain, trees = plain_of(self._plain, X, asked, keywords), None
+                plain, trees = plain_of(<PlainFirst?>self, X, asked, keywords), None
                 if type(plain) is TreeRange:
                     trees = plain
                     plain = (<TreeRange>trees).whole
