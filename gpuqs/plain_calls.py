@@ -62,9 +62,9 @@ MAX_SMALL: Final = 4096
 #: The same for a range of iterations; a model may have hundreds of ranges.
 MAX_SMALL_OF_PART: Final = 128
 
-#: Seconds of scoring up to which a call keeps the GIL: for such calls, two threads that hand it over get less done than
-#: one that keeps it (on an Intel server 0.5 to 0.8 times as much with calls of 2 to 6 us, but 1.2 times with 10 us).
-BRIEF: Final = 5e-6
+#: Seconds of scoring up to which a call keeps the GIL: for such calls, two threads that hand it over get no more done
+#: than one that keeps it (on an Intel server 0.95 times as much with calls of 2 us, but 1.3 with 2.7 and 1.8 with 8).
+BRIEF: Final = 1.5e-6
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

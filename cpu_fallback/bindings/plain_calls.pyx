@@ -4,6 +4,7 @@
 from functools import wraps
 
 cimport numpy as cnp
+from cpython.pystate cimport PyThreadState_Get
 from cython cimport auto_pickle, critical_section
 
 from gpuqs.cpu_fallback.float_mode cimport CDefaultFloatMode
@@ -28,6 +29,26 @@ cdef extern from "driver/environment.hpp" namespace "gpuqs" nogil:
     cdef cppclass Environment:
         cbool is_as_before()
         void remember() except +
+
+
+cdef extern from "driver/turns.hpp" namespace "gpuqs" nogil:
+    cdef cppclass Turns:
+        void take(const void* thread)
+        void leave(const void* thread)
+
+
+cdef extern from *:
+    """
+    #ifdef Py_GIL_DISABLED
+    static constexpr bool takes_turns = false;
+    #else
+    static constexpr bool takes_turns = true;
+    #endif
+    """
+    const cbool takes_turns
+
+
+cdef Turns turns
 
 
 cdef bytes environment(const char* name):
@@ -327,6 +348,7 @@ cdef class PlainCalls:
         cdef Chosen chosen
         cdef Link link
         cdef double seconds
+        cdef void* thread
         cdef bint leaves = of & LEAF
         cdef CDefaultFloatMode mode
         mode.hold()  # until this returns
@@ -380,9 +402,14 @@ cdef class PlainCalls:
             fill(program.scorer, docs, values[0], 1, of_sums, link, finish, of_scores, leaves)
             seconds += seconds_now()
         else:
+            thread = <void*>PyThreadState_Get()
             with nogil:
+                if takes_turns:
+                    turns.leave(thread)
                 fill(program.scorer, docs, values[0], n_threads, of_sums, link, finish, of_scores, leaves)
                 seconds += seconds_now()
+                if takes_turns:
+                    turns.take(thread)
         if counts:
             chosen.keeps_lock[n] = self.kept_lock(chosen.keeps_lock[n], seconds)
         if of or self.then is None:
