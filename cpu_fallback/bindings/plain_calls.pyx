@@ -33,7 +33,7 @@ cdef extern from "driver/environment.hpp" namespace "gpuqs" nogil:
 
 cdef extern from "driver/turns.hpp" namespace "gpuqs" nogil:
     cdef cppclass Turns:
-        void take(const void* thread)
+        void take(const void* thread, double now)
         void leave(const void* thread)
 
 
@@ -347,7 +347,7 @@ cdef class PlainCalls:
         cdef void* of_scores
         cdef Chosen chosen
         cdef Link link
-        cdef double seconds
+        cdef double seconds, now
         cdef void* thread
         cdef bint leaves = of & LEAF
         cdef CDefaultFloatMode mode
@@ -407,9 +407,10 @@ cdef class PlainCalls:
                 if takes_turns:
                     turns.leave(thread)
                 fill(program.scorer, docs, values[0], n_threads, of_sums, link, finish, of_scores, leaves)
-                seconds += seconds_now()
+                now = seconds_now()
                 if takes_turns:
-                    turns.take(thread)
+                    turns.take(thread, now)
+            seconds += now
         if counts:
             chosen.keeps_lock[n] = self.kept_lock(chosen.keeps_lock[n], seconds)
         if of or self.then is None:
@@ -459,12 +460,14 @@ cdef class PlainFirst:
     cdef PlainCalls exact(self):
         cdef PlainCalls plain
         with critical_section(self):
-            plain, ways = self.of_all_trees, self.ways
-        if plain is None and ways is not None:
-            plain = ways.exact
-            with critical_section(self):
-                if self.ways is ways:
-                    self.of_all_trees = plain
+            plain = self.of_all_trees
+        if plain is not None:
+            return plain
+        ways = self._plain
+        plain = None if ways is None else ways.exact
+        with critical_section(self):
+            if self.ways is ways:
+                self.of_all_trees = plain
         return plain
 
 
