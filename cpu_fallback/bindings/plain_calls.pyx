@@ -12,7 +12,7 @@ from gpuqs.cpu_fallback.links cimport Finish, Link
 from gpuqs.cpu_fallback.lists cimport rows_of
 from gpuqs.cpu_fallback.scorer import max_threads
 from gpuqs.cpu_fallback.scorer cimport CLeafValues, Documents, Scorer, Values
-from libc.stdint cimport int16_t, int32_t
+from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.stdlib cimport getenv
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
@@ -22,7 +22,8 @@ cnp.import_array()
 
 
 cdef extern from "driver/clock.hpp" namespace "gpuqs" nogil:
-    double seconds_now()
+    int64_t ticks_now()
+    double ticks_of_second()
 
 
 cdef extern from "driver/environment.hpp" namespace "gpuqs" nogil:
@@ -33,7 +34,7 @@ cdef extern from "driver/environment.hpp" namespace "gpuqs" nogil:
 
 cdef extern from "driver/turns.hpp" namespace "gpuqs" nogil:
     cdef cppclass Turns:
-        void take(const void* thread, double now)
+        void take(const void* thread, int64_t now, int64_t longest)
         void leave(const void* thread)
 
 
@@ -49,6 +50,8 @@ cdef extern from *:
 
 
 cdef Turns turns
+cdef double ticks_each_second = ticks_of_second()
+cdef int64_t longest_turn = <int64_t>(10e-6 * ticks_each_second)
 
 
 cdef bytes environment(const char* name):
@@ -268,7 +271,7 @@ cdef class PlainCalls:
     cdef Link raw_link, value_link
     cdef Py_ssize_t n_features, max_at_once, n_iterations
     cdef bint some_left_out, of_arrays, single
-    cdef double brief
+    cdef double brief  # in ticks
     cdef Chosen chosen
 
     def __init__(self, *, program_of, threads_of, Py_ssize_t n_features, Py_ssize_t most, Py_ssize_t max_at_once, double brief,
@@ -277,7 +280,7 @@ cdef class PlainCalls:
         self.first_of = first_of
         self.n_iterations, self.some_left_out = n_iterations, some_left_out
         self.of_arrays, self.single = of_arrays, single
-        self.program_of, self.n_features, self.brief = program_of, n_features, brief
+        self.program_of, self.n_features, self.brief = program_of, n_features, brief * ticks_each_second
         self.max_at_once, self.threads_of = max_at_once, threads_of
         self.raw_link, self.value_link, self.then = raw, value, then
         self.chosen = Chosen(most)
@@ -317,13 +320,13 @@ cdef class PlainCalls:
             return cnp.PyArray_Cast(X, cnp.NPY_FLOAT if self.single else cnp.NPY_DOUBLE)
         return rows_of(X, self.n_features, self.single) if len(X) <= self.max_at_once else None
 
-    cdef int16_t kept_lock(self, int16_t so_far, double seconds) noexcept:
-        """The next number in `keeps_lock`, after a call that took ``seconds``."""
+    cdef int16_t kept_lock(self, int16_t so_far, int64_t ticks) noexcept:
+        """The next number in `keeps_lock`, after a call that took so long."""
         if so_far < 0:
             return so_far + 1
         if so_far == 0:
-            return seconds <= self.brief
-        if seconds <= 10 * self.brief:
+            return ticks <= self.brief
+        if ticks <= 10 * self.brief:
             return max(so_far - 1, 1)
         return so_far + 20 if so_far < 80 else -1000
 
@@ -347,7 +350,7 @@ cdef class PlainCalls:
         cdef void* of_scores
         cdef Chosen chosen
         cdef Link link
-        cdef double seconds, now
+        cdef int64_t started, now
         cdef void* thread
         cdef bint leaves = of & LEAF
         cdef CDefaultFloatMode mode
@@ -396,23 +399,22 @@ cdef class PlainCalls:
         if of_link and cnp.PyArray_ITEMSIZE(scores) != 8:  # else sums may lie where the scores will
             sums = cnp.PyArray_EMPTY(n_dims, shape, type_of_sums, False)
         of_sums, of_scores = cnp.PyArray_DATA(sums), cnp.PyArray_DATA(scores)
-        seconds = -seconds_now()
+        started = ticks_now()
         counts = is_small and n_threads == 1 and trees is None and first is None
         if counts and chosen.keeps_lock[n] > 0:
             fill(program.scorer, docs, values[0], 1, of_sums, link, finish, of_scores, leaves)
-            seconds += seconds_now()
+            now = ticks_now()
         else:
             thread = <void*>PyThreadState_Get()
             with nogil:
                 if takes_turns:
                     turns.leave(thread)
                 fill(program.scorer, docs, values[0], n_threads, of_sums, link, finish, of_scores, leaves)
-                now = seconds_now()
+                now = ticks_now()
                 if takes_turns:
-                    turns.take(thread, now)
-            seconds += now
+                    turns.take(thread, now, longest_turn)
         if counts:
-            chosen.keeps_lock[n] = self.kept_lock(chosen.keeps_lock[n], seconds)
+            chosen.keeps_lock[n] = self.kept_lock(chosen.keeps_lock[n], now - started)
         if of or self.then is None:
             return scores
         return self.then(cnp.PyArray_Reshape(scores, (n, values.n_outputs))).reshape((<object>scores).shape)

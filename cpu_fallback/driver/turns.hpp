@@ -2,8 +2,8 @@
 //
 // A thread that finds the lock taken sleeps, and is woken some 30 us later, although between two calls that release the lock
 // another thread holds it for one or two. So a thread first takes its turn, waiting awake while it is another one's, and then the
-// lock. Turns are only advice: one ends when its thread releases the lock for the next call, or after kLongest, as the thread may
-// do something else by then; and none waits longer.
+// lock. Turns are only advice: one ends when its thread releases the lock for the next call, or when it has lasted too long, as the
+// thread may do something else by then.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -18,14 +18,15 @@ namespace gpuqs {
 
 class Turns {
 public:
-    // Before a thread takes the lock. now: as by seconds_now().
-    void take(const void* thread, double now) {
-        const double latest = now + kLongest;
+    // Before a thread takes the lock. now: as by ticks_now(). longest: ticks after which another thread's turn is over.
+    void take(const void* thread, int64_t now, int64_t longest) {
+        int pauses = 0;
         for (uintptr_t holder = holder_.load(std::memory_order_relaxed);; holder = holder_.load(std::memory_order_relaxed)) {
-            const bool waits = holder && now < since_.load(std::memory_order_relaxed) + kLongest && now < latest;
+            const bool waits = holder && now < since_.load(std::memory_order_relaxed) + longest && pauses < kMostPauses;
             if (!waits && holder_.compare_exchange_weak(holder, number(thread), std::memory_order_relaxed)) break;
             pause();
-            now = seconds_now();
+            pauses++;
+            now = ticks_now();
         }
         since_.store(now, std::memory_order_relaxed);
     }
@@ -36,7 +37,7 @@ public:
     }
 
 private:
-    static constexpr double kLongest = 10e-6;  // seconds
+    static constexpr int kMostPauses = 400;  // 10 to 30 us, also where the threads of many turns go before this one
 
     static uintptr_t number(const void* thread) { return reinterpret_cast<uintptr_t>(thread); }
     static void pause() {
@@ -48,7 +49,7 @@ private:
     }
 
     alignas(64) std::atomic<uintptr_t> holder_{0};
-    std::atomic<double> since_{0.0};
+    std::atomic<int64_t> since_{0};
 };
 
 }  // namespace gpuqs
