@@ -9,6 +9,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -42,38 +43,38 @@ public:
     int n_registers() const { return scratch_; }
 
     void load(int to, Operand from) {
-        callers({to});
+        callers(to);
         memory(kMap, kLoad, to, 0, from);
     }
     void store(Operand to, int from) {
-        callers({from});
+        callers(from);
         memory(kMap, kStore, from, 0, to);
     }
     void move(int to, int from) {
-        callers({to, from});
+        callers(to, from);
         registers(kMap, kLoad, to, 0, from);
     }
     void and_with(int to, int a, Operand b) {
-        callers({to, a});
+        callers(to, a);
         memory(kMap, kAnd, to, a, b);
     }
     void or_with(int to, int a, Operand b) {
-        callers({to, a});
+        callers(to, a);
         memory(kMap, kOr, to, a, b);
     }
     void exclusive_or(int to, int a, int b) {
-        callers({to, a, b});
+        callers(to, a, b);
         registers(kMap, kXor, to, a, b);
     }
     void exclusive_or_with(Operand to, int a) {
-        callers({a});
+        callers(a);
         memory(kMap, kXor, scratch_, a, to);
         memory(kMap, kStore, scratch_, 0, to);
     }
 
     // to = a | (b & c); any of the registers may be the same.
     void or_and(int to, int a, int b, Operand c) {
-        callers({to, a, b});
+        callers(to, a, b);
         if (!evex_) {
             memory(kMap, kAnd, scratch_, b, c);
             registers(kMap, kOr, to, scratch_, a);
@@ -91,7 +92,7 @@ public:
     }
     // to ^= a ^ b; to is neither.
     void exclusive_or3(int to, int a, int b) {
-        callers({to, a, b});
+        callers(to, a, b);
         require(to != a && to != b, "the exclusive or of three is taken into one of them:", to);
         if (evex_) {
             registers(kTernaryMap, kTernary, to, a, b);
@@ -145,14 +146,17 @@ private:
     static constexpr uint8_t kFirstOrSecondAndThird = 0xf8, kSecondOrFirstAndThird = 0xec, kXorOfAll = 0x96;
     static constexpr uint8_t kLoad = 0x6f, kStore = 0x7f, kAnd = 0xdb, kOr = 0xeb, kXor = 0xef, kTernary = 0x25;
 
-    static void require(bool holds, const char* what, int64_t number) {
-        if (!holds) throw std::logic_error(std::string("a tree program's machine code: ") + what + " " + std::to_string(number));
+    [[noreturn, gnu::cold, gnu::noinline]] static void refuse(const char* what, int64_t number) {
+        throw std::logic_error(std::string("a tree program's machine code: ") + what + " " + std::to_string(number));
     }
-    void callers(std::initializer_list<int> all) const {
-        for (const int r : all) require(r >= 0 && r < n_registers(), "no register", r);
+    static void require(bool holds, const char* what, int64_t number) {
+        if (__builtin_expect(!holds, 0)) refuse(what, number);
+    }
+    template <class... Registers> void callers(Registers... all) const {
+        (require(all >= 0 && all < scratch_, "no register", all), ...);
     }
 
-    static constexpr size_t kLongest = 15;  // bytes of an instruction
+    static constexpr size_t kLongest = 16;  // at least the bytes of an instruction, and those that are written along with it
     // A few trees of 64 leaves: far enough ahead to hide memory latency, near enough for every L2 cache.
     static constexpr size_t kAhead = 8192, kLine = 64;
 
@@ -165,61 +169,65 @@ private:
         code_.grow(all.size());
     }
     void immediate(int32_t number) {
-        put(code_.room(4), number);
+        put(code_.room(4), static_cast<uint32_t>(number));
         code_.grow(4);
     }
-    static uint8_t* put(uint8_t* to, int32_t number) {
-        for (int i = 0; i < 4; i++) *to++ = static_cast<uint8_t>(number >> 8 * i);
-        return to;
-    }
+    // Machine code is little-endian, as are the processors that write it.
+    template <class Number> static void put(uint8_t* to, Number number) { std::memcpy(to, &number, sizeof number); }
 
     // Whether VEX has the instruction: logic of two inputs, 16 registers, of up to 32 bytes.
     bool fits_vex(int map, int to, int a, int b) const {
         return !evex_ || (word_bytes_ < 64 && map == kMap && to < 16 && a < 16 && b < 16);
     }
 
-    // Prefix and opcode: `to` and `a` are the register operands, `b` the one that may be memory instead (then 0).
-    uint8_t* open(uint8_t* at, int map, uint8_t opcode, int to, int a, int b) const {
-        const auto absent = [](int reg, int bit, int place) { return static_cast<uint8_t>((~reg >> bit & 1) << place); };
-        const uint8_t length = static_cast<uint8_t>(word_bytes_ / 32);  // 0: 16 bytes, 1: 32, 2: 64
-        const uint8_t a_low = static_cast<uint8_t>((~a & 15) << 3);
-        if (!fits_vex(map, to, a, b)) {
-            *at++ = 0x62;
-            *at++ = absent(to, 3, 7) | absent(b, 4, 6) | absent(b, 3, 5) | absent(to, 4, 4) | static_cast<uint8_t>(map);
-            *at++ = 0x80 | a_low | 5;
-            *at++ = static_cast<uint8_t>(length << 5) | absent(a, 4, 3);
-        } else if (b < 8) {
-            *at++ = 0xc5;
-            *at++ = absent(to, 3, 7) | a_low | static_cast<uint8_t>(length << 2) | 1;
-        } else {
-            *at++ = 0xc4;
-            *at++ = absent(to, 3, 7) | 0x40 | absent(b, 3, 5) | static_cast<uint8_t>(map);
-            *at++ = a_low | static_cast<uint8_t>(length << 2) | 1;
+    // The first bytes of an instruction, the first one lowest: prefix, opcode and ModRM.
+    struct Opening {
+        uint64_t bytes;
+        int n;
+    };
+    // What each register adds to EVEX's six bytes as the instruction's operand `to`, `a` or `b`. The prefix has some of a number's
+    // bits inverted.
+    struct RegisterBits { uint64_t to[32], a[32], b[32]; };
+    static constexpr uint64_t absent(int reg, int bit, int place) { return static_cast<uint64_t>(~reg >> bit & 1) << place; }
+    static constexpr RegisterBits register_bits() {
+        RegisterBits bits{};
+        for (int r = 0; r < 32; r++) {
+            bits.to[r] = absent(r, 3, 8 + 7) | absent(r, 4, 8 + 4) | static_cast<uint64_t>(r & 7) << (40 + 3);
+            bits.a[r] = static_cast<uint64_t>(~r & 15) << (16 + 3) | absent(r, 4, 24 + 3);
+            bits.b[r] = absent(r, 4, 8 + 6) | absent(r, 3, 8 + 5) | static_cast<uint64_t>(r & 7) << 40;
         }
-        *at++ = opcode;
-        return at;
+        return bits;
+    }
+
+    // `to` and `a` are the register operands, `b` the one that may be memory instead (then 0); mode: ModRM's highest bits.
+    Opening open(int map, uint8_t opcode, int to, int a, int b, int mode) const {
+        static constexpr RegisterBits kBits = register_bits();
+        const uint64_t last = opcode | static_cast<uint64_t>(mode) << 8;
+        const uint64_t evex = kBits.to[to] | kBits.a[a] | kBits.b[b] | last << 32;
+        const auto length = static_cast<uint64_t>(word_bytes_ / 32);  // 0: 16 bytes, 1: 32, 2: 64
+        if (!fits_vex(map, to, a, b)) return {evex | length << (24 + 5) | 0x850062 | static_cast<uint64_t>(map) << 8, 6};
+        // VEX: the same, but with the length elsewhere, and without what only 32 registers need.
+        const uint64_t middle = (evex >> 16 & 0x78) | length << 2 | 1, after = evex >> 32;
+        if (b < 8) return {0xc5 | ((evex >> 8 & 0x80) | middle) << 8 | after << 16, 4};
+        return {0xc4 | ((evex >> 8 & 0xa0) | 0x40 | static_cast<uint64_t>(map)) << 8 | middle << 16 | after << 24, 5};
     }
     void registers(int map, uint8_t opcode, int to, int a, int b) {
         if (map == kMap && opcode != kLoad && a < 8 && b >= 8) std::swap(a, b);  // VEX needs an extra byte for such a b
-        uint8_t* const start = code_.room(kLongest);
-        uint8_t* at = open(start, map, opcode, to, a, b);
-        *at++ = static_cast<uint8_t>(0xc0 | (to & 7) << 3 | (b & 7));
-        code_.grow(at - start);
+        const Opening opening = open(map, opcode, to, a, b, 0xc0);
+        put(code_.room(kLongest), opening.bytes);
+        code_.grow(opening.n);
     }
     void memory(int map, uint8_t opcode, int to, int a, Operand b) {
         const int64_t displacement = static_cast<int64_t>(b.word) * word_bytes_;
         require(displacement <= INT32_MAX, "a displacement does not hold word", b.word);
-        uint8_t* const start = code_.room(kLongest);
-        uint8_t* at = open(start, map, opcode, to, a, 0);
         // A displacement of one byte counts bytes in VEX, words in EVEX.
         const int64_t short_displacement = fits_vex(map, to, a, 0) ? displacement : b.word;
         const bool is_short = short_displacement <= INT8_MAX;
-        *at++ = static_cast<uint8_t>((is_short ? 0x40 : 0x80) | (to & 7) << 3 | static_cast<int>(b.base));
-        if (is_short)
-            *at++ = static_cast<uint8_t>(short_displacement);
-        else
-            at = put(at, static_cast<int32_t>(displacement));
-        code_.grow(at - start);
+        const Opening opening = open(map, opcode, to, a, 0, (is_short ? 0x40 : 0x80) | static_cast<int>(b.base));
+        uint8_t* const start = code_.room(kLongest);
+        put(start, opening.bytes);
+        put(start + opening.n, static_cast<uint32_t>(is_short ? short_displacement : displacement));
+        code_.grow(opening.n + (is_short ? 1 : 4));
     }
 
     const bool evex_, prefetches_;

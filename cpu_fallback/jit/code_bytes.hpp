@@ -33,7 +33,7 @@ public:
 
     // Where up to `n` bytes may be written next; `grow` says how many were.
     uint8_t* room(size_t n) {
-        if (size_ + n > capacity_) reserve(2 * capacity_ + n + 4096);
+        if (__builtin_expect(capacity_ - size_ < n, 0)) reserve(2 * capacity_ + n + 4096);
         return bytes_.get() + size_;
     }
     void grow(size_t n) { size_ += n; }

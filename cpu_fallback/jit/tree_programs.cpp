@@ -30,9 +30,8 @@ public:
         free_ = static_cast<uint32_t>((uint64_t{1} << n_registers_) - 1);
         std::fill(std::begin(planes_), std::end(planes_), Plane{});
         std::fill(std::begin(uses_in_memory_), std::end(uses_in_memory_), 0);
-        registers_needed_.assign(n_leaves, 0);
         if (const int root = nodes_[0].right) {
-            count_registers(root);
+            count_registers(root, n_leaves);
             write_nodes(root);
         }
         for (int k = 0; k < n_in_registers_; k++) {
@@ -58,7 +57,7 @@ private:
     static Operand slot_at(int s) { return plane_at(kPlanes + s - kInMemory); }
 
     int allocate() {
-        if (!free_) spill();
+        if (__builtin_expect(!free_, 0)) spill();
         const int r = __builtin_ctz(free_);
         free_ &= free_ - 1;
         uses_[r] = 1;
@@ -70,7 +69,7 @@ private:
     }
 
     // Spills an S that only waiting subtrees need, one of the subtree that has waited longest.
-    void spill() {
+    [[gnu::cold, gnu::noinline]] void spill() {
         for (const Subtree& waiting : to_do_)
             for (const int s : {waiting.first, waiting.end}) {
                 if (s == kNone || s >= kInMemory) continue;
@@ -100,15 +99,26 @@ private:
         return r;
     }
 
-    // Without recursion, as a chain is as deep as the tree has leaves.
-    void count_registers(int root) {
-        order_.assign(1, root);  // parents first
-        for (size_t i = 0; i < order_.size(); i++)
-            for (const int child : {nodes_[order_[i]].left, nodes_[order_[i]].right})
-                if (child) order_.push_back(child);
-        for (size_t i = order_.size(); i-- > 0;) {
-            const int left = registers_needed_[nodes_[order_[i]].left], right = registers_needed_[nodes_[order_[i]].right];
-            registers_needed_[order_[i]] = left == right ? left + 1 : std::max(left, right);
+    // Without recursion, as a chain is as deep as the tree has leaves; and without branches on the tree's shape, which no processor
+    // predicts.
+    void count_registers(int root, int n_leaves) {
+        order_.resize(n_leaves + 1);  // nodes, parents first
+        registers_needed_.resize(n_leaves);
+        int *const order = order_.data(), *const needed = registers_needed_.data();
+        int n = 1;
+        order[0] = root;
+        for (int i = 0; i < n; i++) {
+            const TreeNode& node = nodes_[order[i]];
+            order[n] = node.left;
+            n += node.left != 0;
+            order[n] = node.right;
+            n += node.right != 0;
+        }
+        needed[0] = 0;  // of a leaf
+        while (n-- > 0) {
+            const TreeNode& node = nodes_[order[n]];
+            const int left = needed[node.left], right = needed[node.right];
+            needed[order[n]] = std::max(left, right) + (left == right);
         }
     }
 
@@ -143,11 +153,9 @@ private:
     }
 
     void write_nodes(int root) {
-        to_do_.assign(1, {root, kNone, kNone});
-        while (!to_do_.empty()) {
-            const int j = to_do_.back().j, waiting_first = to_do_.back().first, waiting_end = to_do_.back().end;
-            to_do_.pop_back();
-            const int first = reload(waiting_first), end = reload(waiting_end);
+        to_do_.clear();
+        for (Subtree subtree = {root, kNone, kNone};;) {
+            const int j = subtree.j, first = reload(subtree.first), end = reload(subtree.end);
             const TreeNode& node = nodes_[j];
             const int s = combine(j, first, end);
             add_to_plane(__builtin_ctz(j), s);
@@ -156,17 +164,23 @@ private:
                 retain(s);
                 const bool left_first = registers_needed_[node.left] <= registers_needed_[node.right];
                 to_do_.push_back(left_first ? right : left);
-                to_do_.push_back(left_first ? left : right);
+                subtree = left_first ? left : right;
             } else if (node.left || node.right) {
-                to_do_.push_back(node.left ? left : right);
+                subtree = node.left ? left : right;
             } else {
                 release(s);
+                if (to_do_.empty()) return;
+                subtree = to_do_.back();
+                to_do_.pop_back();
             }
         }
     }
 
     // Frees a register if none is free: planes go to memory, the highest first, as the fewest S are added to those.
     void evict_planes() {
+        if (__builtin_expect(!free_, 0)) evict_some();
+    }
+    [[gnu::noinline]] void evict_some() {
         while (!free_ && n_in_registers_) {
             Plane& plane = planes_[--n_in_registers_];
             for (const int s : {plane.sum, plane.waiting})
