@@ -413,7 +413,7 @@ def test_the_gil_is_released() -> None:
     assert lets_others_run(lambda: MODEL.predict(documents, engine="walk", n_threads=1))
 
 
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_pickling(protocol: int) -> None:
     model = make(schema=Schema(tuple("abcdefgh")))
     model.predict(X)  # compiled programs are not pickled

@@ -284,6 +284,7 @@ def test_calls_hold_the_interpreters_lock_once_they_were_brief(brief: bool, monk
 def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain of nodes: some documents leave it at once, others walk to its end."""
     monkeypatch.setattr(chooser.Chooser, "way", lambda *_: Way("walk", n_threads=1))
+    monkeypatch.setattr(plain_calls, "BRIEF", 5e-6)  # long enough for slower machines
     depth = 9_000
     chain = Forest(
         n_features=1,
@@ -308,6 +309,56 @@ def test_calls_that_took_long_give_the_lock_away_again(monkeypatch: pytest.Monke
         assert (model.predict(X + depth) == depth - 1).all()
     assert lets_others_run(lambda: model.predict(X + depth), attempts=500)  # all threads may be on one processor
     assert keeps_the_lock()
+
+
+def test_a_thread_that_turns_to_other_work_holds_up_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It scored last, so the next turn at the interpreter's lock is still its own while it waits."""
+    monkeypatch.setattr(plain_calls, "BRIEF", 0.0)  # so that calls release the lock
+    model, X = Model(made()), np.random.default_rng(9).normal(size=(3, 8))
+    expected = model.predict(X, engine="reference")
+    answers: list[np.ndarray] = []
+    other = threading.Thread(target=lambda: answers.extend(model.predict(X) for _ in range(100)), daemon=True)
+    model.predict(X)
+    other.start()
+    other.join(60)
+    assert len(answers) == 100 and all(np.array_equal(answer, expected) for answer in answers)
+
+
+def test_another_plan_answers_plain_calls_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, X = Model(made()), np.random.default_rng(9).normal(size=(3, 8))
+    expected, asked = model.predict(X), []
+    model.predict(X)  # the first call may be scored in its own way
+    monkeypatch.setattr(Chooser, "way", lambda _, n, *others: asked.append(n) or Way("walk", n_threads=1))
+    np.testing.assert_array_equal(model.predict(X), expected)
+    assert not asked
+    model._choose_by(None)
+    for _ in range(2):
+        np.testing.assert_array_equal(model.predict(X), expected)
+    assert asked == [3]
+
+
+@pytest.mark.parametrize("sum_dtype", ["float64", "float32"])
+def test_answers_for_one_document_are_arrays_of_their_own(sum_dtype: str) -> None:
+    """They are made some at a time."""
+    model = Model(made(sum_dtype=sum_dtype))
+    X = np.random.default_rng(9).normal(size=(40, 8))
+    expected, given = model.predict(X, engine="reference"), [X[i : i + 1] for i in range(40)]
+    answers: dict[int, list[np.ndarray]] = {thread: [] for thread in range(4)}
+
+    def score(thread: int) -> None:
+        for x in given:
+            answers[thread].append(model.predict(x))
+
+    threads = [threading.Thread(target=score, args=(thread,)) for thread in answers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for of_thread in answers.values():
+        assert np.concatenate(of_thread).tobytes() == expected.tobytes()
+    flat = [answer for of_thread in answers.values() for answer in of_thread]
+    assert len({answer.ctypes.data for answer in flat}) == len({id(answer) for answer in flat}) == 160
+    assert all(answer.flags.owndata and answer.flags.writeable and answer.shape == (1,) for answer in flat)
 
 
 def test_an_environment_whose_strings_are_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
