@@ -93,10 +93,11 @@ cdef cnp.ndarray empty_answer(int n_dims, cnp.npy_intp* shape, int type_of_score
     if n_dims > 1 or shape[0] > 1 or type_of_scores not in (cnp.NPY_DOUBLE, cnp.NPY_FLOAT):
         return cnp.PyArray_EMPTY(n_dims, shape, type_of_scores, False)
     with critical_section(made):
-        if not made:
-            for _ in range(MADE_TOGETHER):
-                made.append(cnp.PyArray_EMPTY(1, shape, type_of_scores, False))
-        return made.pop()
+        if made:
+            return made.pop()
+        for _ in range(MADE_TOGETHER - 1):
+            made.append(cnp.PyArray_EMPTY(1, shape, type_of_scores, False))
+    return cnp.PyArray_EMPTY(1, shape, type_of_scores, False)
 
 
 cdef bint fits(cnp.ndarray out, int n_dims, const cnp.npy_intp* shape, int type_of_scores) noexcept:
