@@ -48,7 +48,7 @@ from gpuqs.engines import Program
 from gpuqs.engines.cpu import CpuProgram
 from gpuqs.engines.forest_walk import comes_first, forest_walk
 from gpuqs.files import is_mapped
-from gpuqs.forest import CATEGORICAL, ZERO_THRESHOLD, Forest
+from gpuqs.forest import CATEGORICAL, NEGATIVE_FRACTION_IS_ZERO, WHOLE_CODES, ZERO_THRESHOLD, Forest
 from gpuqs.forks import lazy
 from gpuqs.kept import keep_some
 from gpuqs.keywords import output_and_trees
@@ -237,7 +237,7 @@ def plain_calls(
     ``narrow``: documents hold only the columns `Forest.tested`.
     """
     forest = programs.part(trees)
-    if forest.link == "argmax" or (forest.has_linear_leaves and (precision == "fast" or _tests_near_zero(forest))):
+    if forest.link == "argmax" or (forest.has_linear_leaves and (precision == "fast" or _tells_near_zero(forest))):
         return None
     of_documents = forest.narrowed if narrow else forest
     numpy_link, at_once = links.numpy_link(forest), rows_at_once(forest, narrow)
@@ -273,10 +273,12 @@ def plain_calls(
     )
 
 
-def _tests_near_zero(forest: Forest) -> bool:
-    """Whether some test tells numbers next to zero from zero. LightGBM's do not."""
-    numeric = (forest.routing & CATEGORICAL) == 0
-    return bool(np.any(numeric & (np.abs(forest.threshold) < ZERO_THRESHOLD)))
+def _tells_near_zero(forest: Forest) -> bool:
+    """Whether some test may tell a number next to zero from zero. LightGBM's do not."""
+    near = (forest.threshold >= -ZERO_THRESHOLD) & (forest.threshold < ZERO_THRESHOLD)
+    reads_fractions = (forest.routing & (NEGATIVE_FRACTION_IS_ZERO | WHOLE_CODES)) != NEGATIVE_FRACTION_IS_ZERO
+    tells = np.where((forest.routing & CATEGORICAL) != 0, reads_fractions, near)
+    return forest.input_dtype == "float32" or bool(tells.any())
 
 
 def _link(forest: Forest, precision: Precision, name: str, averaged: bool) -> cpu_fallback.Link | None:

@@ -15,7 +15,7 @@ import gpuqs
 from gpuqs import plain_calls, programs
 from gpuqs.chunks import rows_at_once
 from gpuqs.errors import InputError
-from gpuqs.forest import ZERO_THRESHOLD, Forest
+from gpuqs.forest import CATEGORICAL, NEGATIVE_FRACTION_IS_ZERO, WHOLE_CODES, ZERO_THRESHOLD, Forest
 from gpuqs.model import Model
 from gpuqs.programs import FIRST_RANGES, MAX_PARTS, PARTS_KEPT, Programs
 from gpuqs.schema import Schema
@@ -470,9 +470,13 @@ def test_ranges_of_iterations(
 def test_linear_leaves_below_tests_next_to_zero() -> None:
     one_column = {"n_trees": 1, "n_features": 1, "max_leaves": 2}
     stump = random_forest(np.random.default_rng(0), shape="complete", linear=1.0, **one_column)
-    X = np.array([[1e-36], [-1e-36], [0.0], [1.0]])
-    for threshold in (0.0, 1e-36, -1e-36, ZERO_THRESHOLD, -ZERO_THRESHOLD):
-        model = Model(dataclasses.replace(stump, threshold=np.array([threshold]), routing=np.zeros(1, np.uint8)))
+    tests = [(np.float64(t), 0) for t in (0.0, 1e-36, -1e-36, ZERO_THRESHOLD, -ZERO_THRESHOLD)]
+    tests += [(0.0, CATEGORICAL | flags) for flags in range(0, 2 * WHOLE_CODES, NEGATIVE_FRACTION_IS_ZERO)]
+    X = np.array([[1e-36], [-1e-36], [0.0], [1.0], [ZERO_THRESHOLD], [-ZERO_THRESHOLD], [2e-35], [-0.5]])
+    first = {"category_offsets": np.array([0, 1]), "category_words": np.array([1], np.uint32)}  # the set of category 0
+    for (threshold, routing), dtype in product(tests, ("float64", "float32")):
+        fields = {"threshold": np.array([threshold]), "routing": np.array([routing], np.uint8), "input_dtype": dtype}
+        model = Model(dataclasses.replace(stump, **fields, **(first if routing else {})))
         expected = model.predict(X, engine="reference")
         for documents in (X, X.tolist(), np.repeat(X, 3_000, axis=0)[::3_000]):
             for _ in range(2):
