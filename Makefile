@@ -45,7 +45,7 @@ planted: $(VENV)/installed-test
 	cd tests/cuda && $(abspath $(BIN))/python -m planted $(FAULTS)
 
 gate: $(VENV)/installed-gate
-	GPUQS_GATE=required $(BIN)/pytest -n auto --maxprocesses 4 tests/cuda/test_build.py tests/cuda/test_unit_counts.py
+	GPUQS_GATE=required $(BIN)/pytest -n auto --maxprocesses 4 tests/cuda/test_build.py tests/cuda/test_unit_counts.py tests/cuda/test_cuda_device.py
 	$(BIN)/python tests/cuda/unit_counts.py
 
 $(VENV)/linters: Makefile | $(BIN)/python

@@ -63,7 +63,7 @@ def test_a_kernel_may_have_more_shared_memory(monkeypatch: pytest.MonkeyPatch) -
     kernel.max_dynamic_shared_size_bytes = 64 << 10
     assert bytes_of == {(4096, "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"): 64 << 10}
     assert kernel.max_dynamic_shared_size_bytes == 64 << 10
-    with pytest.raises(DeviceError, match="no 1,048,576 bytes of shared memory: CUDA_ERROR_INVALID_VALUE"):
+    with pytest.raises(DeviceError, match=r"cannot have 1,048,576 bytes of shared memory: CUDA_ERROR_INVALID_VALUE"):
         kernel.max_dynamic_shared_size_bytes = 1 << 20
 
 
