@@ -63,7 +63,7 @@ cdef int asked_by_all(output, dict keywords) except -1:
     cdef int asked = NOT_PLAIN
     if type(output) is str:
         asked = NOTHING if output == "value" else RAW if output == "raw" else LEAF if output == "leaf" else NOT_PLAIN
-    if not keywords:
+    if likely(not keywords):
         return asked
     for name, value in keywords.items():
         if asked & NOT_PLAIN:

@@ -43,6 +43,11 @@ cdef extern from *:
     const cbool takes_turns
 
 
+cdef extern from *:  # as Cython defines them: what is unlikely lies apart, so that a usual call goes through few cache lines
+    bint likely(bint) noexcept nogil
+    bint unlikely(bint) noexcept nogil
+
+
 cdef Turns turns
 cdef double ticks_each_second = ticks_of_second()
 cdef int64_t longest_turn = <int64_t>(10e-6 * ticks_each_second)
@@ -198,7 +203,7 @@ cdef class PlainCalls:
         cdef Chosen chosen
         with critical_section(self):  # without the GIL, `chosen` might be freed while it is read
             chosen = self.chosen
-        if chosen.hold():
+        if likely(chosen.hold()):
             return chosen
         chosen = Chosen(len(chosen.programs) - 1, chosen)
         with critical_section(self):
@@ -220,10 +225,10 @@ cdef class PlainCalls:
         """``X`` if it is an array (few integers become floats), or its rows if it is a list; None if no plain call
         takes it."""
         cdef CDefaultFloatMode mode
-        if not self.of_arrays:
+        if unlikely(not self.of_arrays):
             return None
-        if type(X) is cnp.ndarray:
-            if has_out or not (cnp.PyArray_ISINTEGER(X) or cnp.PyArray_ISBOOL(X)) or cnp.PyArray_SIZE(X) > MAX_CAST:
+        if likely(type(X) is cnp.ndarray):
+            if likely(has_out or not (cnp.PyArray_ISINTEGER(X) or cnp.PyArray_ISBOOL(X)) or cnp.PyArray_SIZE(X) > MAX_CAST):
                 return X
             mode.hold()  # until this returns
             return cnp.PyArray_Cast(X, cnp.NPY_FLOAT if self.single else cnp.NPY_DOUBLE)
@@ -264,25 +269,24 @@ cdef class PlainCalls:
         cdef bint leaves = of & LEAF
         cdef CDefaultFloatMode mode
         mode.hold()  # until this returns
-        if n == 0 or n > self.max_at_once or not self.takes(x, n):
+        if unlikely(n == 0 or n > self.max_at_once or not self.takes(x, n)):
             return None
         chosen = self.chosen_now()
         is_small = n < len(chosen.programs)
-        program = first = None if self.first_of is None or trees is not None else self.first_program(n)
-        if program is None:
-            program = chosen.program(n, self.program_of)
-        if program is None:
+        first = None if likely(self.first_of is None) or trees is not None else self.first_program(n)
+        program = chosen.program(n, self.program_of) if likely(first is None) else first
+        if unlikely(program is None):
             return None
         values = &program.values.c
-        if trees is not None:
+        if unlikely(trees is not None):
             of_trees = values[0]
             of_trees.first_tree, of_trees.n_trees = trees.first, trees.n_trees
             values = &of_trees
-        if leaves and (n * values.n_trees > MAX_LEAVES or (n_threads == 0 and program.worth > 1)):  # left to the general path
+        if unlikely(leaves) and (n * values.n_trees > MAX_LEAVES or (n_threads == 0 and program.worth > 1)):  # left to the general path
             return None
         if n_threads == 0:
-            n_threads = 1 if program.worth == 1 else self.threads_of(program.worth)
-        if not self.takes(x, n):  # what ran meanwhile may have changed it in place
+            n_threads = 1 if likely(program.worth == 1) else self.threads_of(program.worth)
+        if unlikely(not self.takes(x, n)):  # what ran meanwhile may have changed it in place
             return None
         docs = documents_in(x, given)
         shape[0], shape[1] = n, values.n_trees if leaves else values.n_outputs
@@ -290,7 +294,7 @@ cdef class PlainCalls:
         link = None if leaves else self.raw_link if of & RAW else self.value_link
         if link is not None:
             finish = &link.c
-            if trees is not None:
+            if unlikely(trees is not None):
                 of_range = link.c
                 of_range.divisor = trees.raw_divisor if of & RAW else trees.value_divisor
                 of_range.last = link.c.last if trees.has_base else NULL
@@ -298,7 +302,7 @@ cdef class PlainCalls:
         of_link = link is not None and link.c.step != 0  # fixed-point sums become scores of another type
         type_of_sums = cnp.NPY_INT32 if leaves else number_type(program.values.sum_format)
         type_of_scores = (cnp.NPY_DOUBLE if link.c.is_double else cnp.NPY_FLOAT) if of_link else type_of_sums
-        if out is None:
+        if likely(out is None):
             scores = empty_answer(n_dims, shape, type_of_scores)
         elif fits(out, n_dims, shape, type_of_scores) and (of or self.then is None) and lie_apart(x, out):
             scores = out
@@ -372,7 +376,7 @@ cdef class PlainFirst:
         cdef PlainCalls plain
         with critical_section(self):
             plain = self.of_all_trees
-        if plain is not None:
+        if likely(plain is not None):
             return plain
         ways = self._plain
         plain = None if ways is None else ways.exact
@@ -384,7 +388,7 @@ cdef class PlainFirst:
 
 cdef plain_of(PlainFirst model, X, int asked, dict keywords):
     """What answers the call: a `PlainCalls` of a model's `PlainWays`, a `TreeRange`, or None."""
-    if not asked & (FAST | PART | N_ITERATIONS):
+    if likely(not asked & (FAST | PART | N_ITERATIONS)):
         return model.exact()
     ways = model._plain
     if ways is None:
@@ -413,19 +417,19 @@ def plain_first(method):
     @wraps(method)
     def predict(self, X, output="value", **keywords):
         cdef int asked
-        if type(X) is cnp.ndarray or type(X) is list or type(X) is tuple:
+        if likely(type(X) is cnp.ndarray) or type(X) is list or type(X) is tuple:
             asked = asked_by_all(output, keywords)
-            if not asked & NOT_PLAIN:
+            if likely(not asked & NOT_PLAIN):
                 plain, trees = plain_of(<PlainFirst?>self, X, asked, keywords), None
-                if type(plain) is TreeRange:
+                if unlikely(type(plain) is TreeRange):
                     trees = plain
                     plain = (<TreeRange>trees).whole
                 rows = None if plain is None else (<PlainCalls?>plain).documents_of(X, asked & OUT)
-                if rows is not None:
+                if likely(rows is not None):
                     out = keywords["out"] if asked & OUT else None
                     n_threads = threads_of(asked, keywords)
                     answer = (<PlainCalls>plain).scores(rows, asked & (RAW | LEAF), n_threads, out, True, trees)
-                    if answer is not None:
+                    if likely(answer is not None):
                         return answer
                 elif plain is not None and not asked & ~(RAW | N_THREADS) and not (<PlainCalls>plain).of_arrays:
                     answer = self._plain.of_values(X, asked & RAW != 0, threads_of(asked, keywords))

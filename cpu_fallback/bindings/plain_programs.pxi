@@ -81,8 +81,8 @@ cdef class Chosen:
         """What scores ``n`` documents, or None."""
         cdef Bound program
         is_small = n < len(self.programs)
-        program = self.programs[n] if is_small else self.larger_programs.get(n)
-        if program is not None:
+        program = self.programs[n] if likely(is_small) else self.larger_programs.get(n)
+        if likely(program is not None):
             return program
         program = bound_by(program_of, n)
         if not self.hold():  # it may be one for another instruction set

@@ -150,7 +150,7 @@ private:
 class RankWalk final : public ByValue {
 public:
     RankWalk(const Kernels& kernels, const RankWalkLayout& layout, int block)
-        : ByValue(kernels, layout, block_offsets_of(layout), block), layout_(layout) {}
+        : ByValue(kernels, layout, block_offsets_of(layout), block), layout_(layout), copies_(copies(columns_)) {}
 
     int leaf_bytes() const override { return 1; }
     int stride(int n) const override {
@@ -166,12 +166,20 @@ public:
     }
     size_t scratch_bytes(int stride) const override { return sizeof(int32_t) * columns_.n * stride; }
     void load(const Documents& documents, int64_t first, int n, int stride, void* loaded, void* scratch) const override {
-        if (apart(n, stride))
-            load_rows(documents, first, n, loaded);
-        else
-            ByValue::load(documents, first, n, stride, loaded, scratch);
         int32_t* rank = static_cast<int32_t*>(scratch);
         char* const codes = static_cast<char*>(loaded) + ByValue::loaded_bytes(stride);
+        if (__builtin_expect(apart(n, stride), true)) {
+            if (const char* const rows = rows_in_place(documents, first, n)) {
+                if (documents.is_double)
+                    code(reinterpret_cast<const double*>(rows), n, stride, rank, codes);
+                else
+                    code(reinterpret_cast<const float*>(rows), n, stride, rank, codes);
+                return;
+            }
+            load_rows(documents, first, n, loaded);
+        } else {
+            ByValue::load(documents, first, n, stride, loaded, scratch);
+        }
         visit(loaded, [&](const auto* x) { code(x, n, stride, rank, codes); });
     }
     void find(int block, int n, int stride, const void* loaded, void*, const LeafRecords& records, void* leaf) const override {
@@ -186,6 +194,21 @@ public:
     }
 
 private:
+    // Whether load_rows copies the features from the first column's on as they are.
+    static bool copies(const Columns& columns) {
+        bool does = columns.n > 0 && columns.n == columns.n_numeric;
+        for (int c = 0; c < columns.n && does; c++)
+            does = columns.feature[c] == columns.feature[0] + c && !(columns.routing[c] & (kZeroMissing | kCategorical));
+        return does;
+    }
+    // Documents [first, first + n) where they are, if load_rows would make an exact copy of them; else null.
+    const char* rows_in_place(const Documents& documents, int64_t first, int n) const {
+        const int64_t size = documents.is_double ? sizeof(double) : sizeof(float);
+        if (!copies_ || (documents.is_double && single_) || documents.column_stride != size ||
+            (n > 1 && documents.row_stride != columns_.n * size))
+            return nullptr;
+        return static_cast<const char*>(documents.data) + first * documents.row_stride + columns_.feature[0] * size;
+    }
     bool has_jumps() const { return kernels_.rank_jumps && layout_.jumps.n_words > 0; }
     // Up to this many documents are scored one after another.
     int max_apart() const { return has_jumps() ? kJumping : max_walking(kernels_.rank_lanes); }
@@ -204,6 +227,7 @@ private:
             kernels.rank_codes(layout_, x, n, rank, reinterpret_cast<uint32_t*>(codes));
     }
     const RankWalkLayout layout_;
+    const bool copies_;
 };
 
 // load writes planes. Scratch holds the predicates of a superblock, then the slots of a group (or the planes of a tree and its

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -12,36 +13,33 @@ namespace gpuqs {
 
 class Environment {
 public:
-    // Whether all variables are as remembered. Only GPUQS_ variables are compared as strings. For all others the address suffices,
-    // as a variable that is set later lies elsewhere (unless a program gives putenv memory in which another variable was before): to
-    // load hundreds of strings, each on its own cache line, takes longer than to score a tree.
+    // Whether all variables are as remembered. Only GPUQS_ variables are compared as strings. Of all others a hash of their addresses
+    // suffices, as a variable that is set later lies elsewhere (unless a program gives putenv memory in which another variable was
+    // before): to load hundreds of strings, each on its own cache line, takes longer than to score a tree.
     bool is_as_before() const {
-        const char* const* const now = variables();
-        for (size_t n = 0; n < seen_.size(); n++)  // goes no further than the end of `now`, where `seen_` has a string or its end
-            if (now[n] != seen_[n]) return false;
+        if (!is_known_ || hash() != hash_) return false;
         for (const auto& [at, text] : ours_)
-            if (std::strcmp(text.c_str(), seen_[at])) return false;  // it was overwritten in place
-        return !seen_.empty();
+            if (std::strcmp(text.c_str(), environ[at])) return false;  // it was overwritten in place
+        return true;
     }
     void remember() {
-        std::vector<const char*> seen;
         std::vector<std::pair<size_t, std::string>> ours;
-        for (const char* const* at = variables(); *at; at++) {
-            if (!std::strncmp(*at, "GPUQS_", 6)) ours.emplace_back(seen.size(), *at);
-            seen.push_back(*at);
-        }
-        seen.push_back(nullptr);
-        seen_ = std::move(seen), ours_ = std::move(ours);
+        for (size_t n = 0; environ && environ[n]; n++)
+            if (!std::strncmp(environ[n], "GPUQS_", 6)) ours.emplace_back(n, environ[n]);
+        ours_ = std::move(ours), hash_ = hash(), is_known_ = true;
     }
 
 private:
-    static const char* const* variables() {  // up to a null
-        static constexpr const char* none = nullptr;
-        return environ ? environ : &none;
+    // A change of one address always changes it.
+    static uint64_t hash() {
+        uint64_t hash = 0;
+        for (const char* const* at = environ; at && *at; at++) hash = (hash << 5 | hash >> 59) ^ reinterpret_cast<uintptr_t>(*at);
+        return hash;
     }
 
-    std::vector<const char*> seen_;  // with the null; empty before anything is remembered
-    std::vector<std::pair<size_t, std::string>> ours_;  // GPUQS_ variables: index in seen_, and string
+    bool is_known_ = false;
+    uint64_t hash_ = 0;
+    std::vector<std::pair<size_t, std::string>> ours_;  // GPUQS_ variables: index in environ, and string
 };
 
 }  // namespace gpuqs
