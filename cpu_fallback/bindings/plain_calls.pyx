@@ -5,7 +5,7 @@ from functools import wraps
 
 cimport numpy as cnp
 from cpython.pystate cimport PyThreadState_Get
-from cython cimport auto_pickle, critical_section
+from cython cimport auto_pickle, boundscheck, critical_section, wraparound
 
 from gpuqs.cpu_fallback.float_mode cimport CDefaultFloatMode
 from gpuqs.cpu_fallback.links cimport Finish, Link
@@ -272,7 +272,7 @@ cdef class PlainCalls:
         if unlikely(n == 0 or n > self.max_at_once or not self.takes(x, n)):
             return None
         chosen = self.chosen_now()
-        is_small = n < len(chosen.programs)
+        is_small = n < <Py_ssize_t>chosen.keeps_lock.size()
         first = None if likely(self.first_of is None) or trees is not None else self.first_program(n)
         program = chosen.program(n, self.program_of) if likely(first is None) else first
         if unlikely(program is None):

@@ -77,11 +77,13 @@ cdef class Chosen:
     cdef bint hold(self) noexcept:
         return self.costs_age == age_of_costs and self.environment.is_as_before()
 
+    @boundscheck(False)
+    @wraparound(False)
     cdef Bound program(self, Py_ssize_t n, program_of):
         """What scores ``n`` documents, or None."""
         cdef Bound program
-        is_small = n < len(self.programs)
-        program = self.programs[n] if likely(is_small) else self.larger_programs.get(n)
+        is_small = n < <Py_ssize_t>self.keeps_lock.size()
+        program = <Bound>self.programs[n] if likely(is_small) else self.larger_programs.get(n)
         if likely(program is not None):
             return program
         program = bound_by(program_of, n)
