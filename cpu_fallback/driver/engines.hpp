@@ -182,6 +182,7 @@ public:
         }
         visit(loaded, [&](const auto* x) { code(x, n, stride, rank, codes); });
     }
+    bool adds_in_find() const override { return has_jumps(); }
     void find(int block, int n, int stride, const void* loaded, void*, const LeafRecords& records, void* leaf) const override {
         const char* codes = static_cast<const char*>(loaded) + ByValue::loaded_bytes(stride);
         uint8_t* const to = static_cast<uint8_t*>(leaf);

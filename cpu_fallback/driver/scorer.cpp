@@ -251,6 +251,12 @@ void add_trees(const ExitLeaves& engine, const Kernels& kernels, const Documents
     kernels.add_values(values, tree, n_trees, engine.leaf_bytes(), leaf, order ? layout.stride : rows, layout.stride, sums);
 }
 
+// Whether the sum of a single document is that of all trees' records, which the engine adds in find.
+bool is_added_in_find(const ExitLeaves& engine, const LeafValues& values, const LeafRecords& records) {
+    return engine.adds_in_find() && values.kind != ValueKind::fixed && values.n_outputs == 1 && records.first && !values.row &&
+           !values.linear.bounds && values.n_trees == engine.first_tree(engine.n_tree_blocks());
+}
+
 // What most calls are: one document block on the caller's thread, without stages. score_as goes through three times as many cache
 // lines of code, which a call with cold caches waits for.
 template <class Sum>
@@ -267,9 +273,11 @@ void score_block(const ExitLeaves& engine, const Kernels& kernels, const Documen
     const SumLayout layout = {n_outputs, stride, values.width > 1 && !values.tables, places};
     layout.start(sums, static_cast<const Sum*>(values.start));
     const DocumentBlocks block = {n, stride, 1, false};
-    find_exit_leaves(engine, documents, block, values, blocks_of_trees(engine, values), thread, records_of(values), 0, n,
+    LeafRecords records = records_of(values);
+    if (n == 1 && is_added_in_find(engine, values, records)) records.sum = sums;
+    find_exit_leaves(engine, documents, block, values, blocks_of_trees(engine, values), thread, records, 0, n,
                      [&](int, int rows, int tree, int n_trees, const void* leaf) {
-                         add_trees(engine, kernels, documents, values, 0, rows, tree, n_trees, leaf, layout, sums);
+                         if (!records.sum) add_trees(engine, kernels, documents, values, 0, rows, tree, n_trees, leaf, layout, sums);
                      });
     layout.write(sums, out, n);
 }

@@ -64,6 +64,8 @@ public:
     // which the range begins.
     virtual void find(int block, int n, int stride, const void* loaded, void* scratch, const LeafRecords& records,
                       void* leaf) const = 0;
+    // Whether find also adds the records of a single document's exit leaves, if they have a sum.
+    virtual bool adds_in_find() const { return false; }
 
 private:
     const std::vector<int32_t> block_offsets_;

@@ -44,6 +44,7 @@ struct LeafRecords {
     const void* first;       // null: the next stage reads something else, which it prefetches itself
     int64_t bytes;           // of one leaf's record
     const int64_t* offsets;  // first leaf of each tree
+    void* sum = nullptr;     // of a single document, to which find adds the records, which are of its type; null: it adds nothing
 };
 
 static inline const void* record_at(const LeafRecords& records, int64_t leaf) {
