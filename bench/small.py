@@ -22,6 +22,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import lightgbm
@@ -58,7 +59,8 @@ Call: TypeAlias = Callable[[Any], Any]
 
 def contenders(source: Source, peers: dict[str, Any], n: int) -> dict[str, Call]:
     """Each library's call for ``n`` documents on one thread."""
-    calls: dict[str, Call] = {CONTENDER: source.model.predict}
+    predict, by_default = source.model.predict, source.model.explain(n_documents=n).n_threads
+    calls: dict[str, Call] = {CONTENDER: predict if by_default == 1 else partial(predict, n_threads=1)}
     for of_threads in peers.values():
         contenders = of_threads(1)
         able = [one for one in contenders.values() if one.most is None or n <= one.most]
@@ -209,7 +211,8 @@ def measure_size(source: Source, peers: dict[str, Any], n: int, effort: float) -
     expected = [as_scores(source.live.predict(batch, raw_score=True, num_threads=1)) for batch in batches]
     calls, differ = agreeing(contenders(source, peers, n), batches, expected)
     engines = engine_calls(source.model, n)
-    cell: dict[str, Any] = {"documents": n, "engine": source.model.engine_for(n), "differ": differ, "calls": {}}
+    cell: dict[str, Any] = {"documents": n, "n_threads": 1, "engine": source.model.engine_for(n), "differ": differ}
+    cell["calls"] = {}
     for kind in ("warm", "cold"):
         cell["calls"][kind] = {
             str(threads): measure(calls, batches, kind == "cold", threads, BUDGET * effort) for threads in (1, 2)

@@ -70,7 +70,7 @@ def engines(results: Results) -> list[str]:
 
 def calls(results: Results) -> list[str]:
     """Small calls."""
-    report = results.reports["small", "amd-epyc-zen-4"]
+    report = of_headline(results, "small")
     model = report["models"][0]
     cells = {cell["documents"]: cell["calls"] for cell in model["cells"] if cell["documents"] in (1, 10, 100)}
 

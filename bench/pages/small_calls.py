@@ -43,9 +43,11 @@ def small_calls(model: dict[str, Any]) -> list[str]:
         ratios = (cell["two_threads"].get(name) for name in scaled_names)
         scaled.append([f"{cell['documents']:,}", *("" if ratio is None else times(ratio) for ratio in ratios)])
     hashing = f" ({HASHING}: calls that take as long as gpuqs's but only hash)" if HASHING in scaled_names else ""
+    of_one_thread = "n_threads" in cells[-1]
+    note = "" if of_one_thread else " Here gpuqs's largest calls used two threads, the other libraries' one."
     engine_names = list(cells[0]["engines"]["warm"])
     return [
-        f"**{model['model']}**, microseconds per call: median (99th, 99.9th percentile)",
+        f"**{model['model']}**, microseconds per call: median (99th, 99.9th percentile).{note}",
         "",
         *table(["documents", "", "threads", *names, "LightGBM : gpuqs"], rows),
         "",
