@@ -13,7 +13,7 @@
 
 // Upper limit of the threads of one call, and of one caller with all helpers: four times the processors. threadpoolctl finds the
 // library by this symbol.
-extern "C" int gpuqs_most_threads();
+extern "C" __attribute__((visibility("default"))) int gpuqs_most_threads();
 
 namespace gpuqs {
 
