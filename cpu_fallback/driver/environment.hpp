@@ -30,10 +30,13 @@ public:
     }
 
 private:
-    // A change of one address always changes it.
+    // A change of one address always changes it. Addresses are multiplied because those of strings that were set one after another
+    // often differ by the same bits, which would cancel where the rotation repeats.
     static uint64_t hash() {
+        constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
         uint64_t hash = 0;
-        for (const char* const* at = environ; at && *at; at++) hash = (hash << 5 | hash >> 59) ^ reinterpret_cast<uintptr_t>(*at);
+        for (const char* const* at = environ; at && *at; at++)
+            hash = (hash << 5 | hash >> 59) ^ reinterpret_cast<uintptr_t>(*at) * kOdd;
         return hash;
     }
 

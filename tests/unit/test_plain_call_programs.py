@@ -373,6 +373,29 @@ def test_an_environment_whose_strings_are_written_to(monkeypatch: pytest.MonkeyP
         model.predict(X)
 
 
+def test_an_environment_whose_changes_might_cancel() -> None:
+    """Variables 64 places apart, set one after another, have addresses that differ by the same bits each time."""
+    code = (
+        "import os, numpy as np, gpuqs.errors; from plain_models import Model, made\n"
+        "model, X, unnoticed = Model(made()), np.zeros((1, 8)), 0\n"
+        "for n in range(500):\n"
+        "    os.environ.clear()\n"
+        "    os.environ.update({f'V{k}': 'z' for k in range(64)})\n"
+        "    os.environ.update({'V0': f'aaaaaaaaaaaa{n:05}', 'LAST': f'cccccc{n:06}'})\n"
+        "    model.predict(X), model.predict(X)\n"
+        "    del os.environ['LAST']\n"
+        "    os.environ.update({'V0': f'bbbbbbbbbbbb{n:05}', 'GPUQS_ISA': f'none{n:06}'})\n"
+        "    try:\n"
+        "        model.predict(X)\n"
+        "        unnoticed += 1\n"
+        "    except gpuqs.errors.DeviceError:\n"
+        "        pass\n"
+        "assert unnoticed == 0, unnoticed\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=100)
+
+
 def test_an_environment_that_is_emptied() -> None:
     code = (
         "import ctypes, numpy as np; from plain_models import Model, cpu_fallback, made\n"
