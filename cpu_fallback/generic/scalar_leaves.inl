@@ -32,6 +32,7 @@ void add_side_by_side(const Value* value, const int64_t* offsets, int n_trees, i
 template <class Value, class Sum, class Leaf>
 void add_scalar_leaves(const Value* value, const int64_t* offsets, int n_trees, int step, const Leaf* leaf, int n, int stride,
                        Sum* sums) {
+    // A single document, at once: from cold caches each line of code counts.
     if (n == 1) return add_side_by_side<1>(value, offsets, n_trees, step, leaf, stride, sums);
     int d = ScalarSums::add_by_registers(value, offsets, n_trees, step, leaf, n, stride, sums);
     for (; d + 8 <= n; d += 8) add_side_by_side<8>(value, offsets, n_trees, step, leaf + d, stride, sums + d);
