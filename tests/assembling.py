@@ -65,11 +65,19 @@ def disassemble(code: bytes) -> list[str]:
 
 
 def prefetches(code: bytes) -> list[tuple[int, int]]:
-    """For each prefetch in the code: the offset where it ends and the offset that it prefetches."""
-    found, prefetch = [], re.compile(r"byte ptr \[rip \+ (\w+)\]")
+    """For each line prefetched by the code, or by what it calls: the offsets of the next instruction, and of the line.
+
+    Calls get the first line in rdx, and in ecx how many there are.
+    """
+    found, relative = [], re.compile(r"(?:rdx, |byte )(?:ptr )?\[rip \+ (\w+)\]")
+    first = (0, 0)
     for at, size, mnemonic, operands in DISASSEMBLER.disasm_lite(code, 0):
-        if mnemonic.startswith("prefetch"):
-            match = prefetch.fullmatch(operands)
-            assert match and mnemonic == "prefetcht1", f"{mnemonic} {operands}"
-            found.append((at + size, at + size + int(match[1], 0)))
+        if mnemonic.startswith("prefetch") or mnemonic == "lea":
+            match = relative.fullmatch(operands)
+            assert match and mnemonic in ("prefetcht1", "lea"), f"{mnemonic} {operands}"
+            first = at + size, at + size + int(match[1], 0)
+            if mnemonic != "lea":
+                found.append(first)
+        elif mnemonic == "mov" and operands.startswith("ecx, "):
+            found += [(first[0], first[1] + 64 * line) for line in range(int(operands[5:], 0))]
     return found

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "jit/code_ahead.hpp"
 #include "layout/bitslice.hpp"
 #include "registers.inl"
 
@@ -164,7 +165,8 @@ template <int n_bits, class Word> inline void spread(const Word* bits, Word* lea
 }
 
 // Each document's leaf index, from up to kPlanes planes. A byte holds the bits of eight planes.
-template <class Word, class Leaf, int n_bits> void spread_planes(const void* planes, void* leaf) {
+template <class Word, class Leaf, int n_bits> void spread_planes(const void* planes, void* leaf, const void* code, int lines) {
+    prefetch_code(code, lines);
     constexpr int n_low = n_bits < 8 ? n_bits : 8;
     const Word* bits = static_cast<const Word*>(planes);
     if constexpr (sizeof(Leaf) == 1) {
@@ -181,7 +183,7 @@ template <class Word, class Leaf, int n_bits> void spread_planes(const void* pla
 
 template <class Word, class Leaf, int n_bits = 0> void to_leaves(const Word* bits, int n, void* leaf) {
     if (n == n_bits)
-        spread_planes<Word, Leaf, n_bits>(bits, leaf);
+        spread_planes<Word, Leaf, n_bits>(bits, leaf, nullptr, 0);
     else if constexpr (n_bits < kPlanes)
         to_leaves<Word, Leaf, n_bits + 1>(bits, n, leaf);
 }

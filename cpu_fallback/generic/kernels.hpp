@@ -13,8 +13,8 @@
 
 namespace gpuqs {
 
-// Turns bit planes into leaf[documents], of one or two bytes each.
-using Spread = void (*)(const void* planes, void* leaf);
+// Turns bit planes into leaf[documents], of one or two bytes each. Prefetches `lines` cache lines of the machine code that calls it.
+using Spread = void (*)(const void* planes, void* leaf, const void* code, int lines);
 
 // The stages of bitslice for words of one width: 8 * word_bytes documents.
 struct BitsliceKernels {

@@ -119,21 +119,31 @@ public:
     void fill_line() {
         while (code_.size() % kLine) byte(0xcc);
     }
-    // functions[number](planes, leaves); leaves += leaf_bytes
+    // functions[number](planes, leaves, code, lines); leaves += leaf_bytes. The function prefetches `lines` cache lines of `code`: about
+    // as many as were written since the last call, kAhead bytes further on. (Prefetches in the code itself would make it longer.)
     void call_with_leaves(int number, int64_t leaf_bytes) {
         require(number >= 0 && number <= INT8_MAX / 8, "the call's displacement does not hold function", number);
         require(leaf_bytes == static_cast<int32_t>(leaf_bytes), "an immediate does not hold", leaf_bytes);
         bytes({0x48, 0x89, 0xef, 0x4c, 0x89, 0xf6});  // mov rdi, rbp; mov rsi, r14
         bytes({0x49, 0x81, 0xc6});                    // add r14, leaf_bytes
         immediate(static_cast<int32_t>(leaf_bytes));
+        if (const int lines = lines_due() / kLinesTogether * kLinesTogether) {
+            bytes({0x48, 0x8d, 0x15});  // lea rdx, [rip + the distance from the instruction's end]
+            immediate(distance_to_prefetched());
+            byte(0xb9);  // mov ecx, lines
+            immediate(lines);
+            prefetched_ += lines * kLine;
+        } else {
+            bytes({0x31, 0xc9});  // xor ecx, ecx
+        }
         bytes({0x41, 0xff, 0x57, static_cast<uint8_t>(8 * number)});  // call [r15 + 8 * number]
     }
 
-    // Prefetches the code kAhead bytes further on, a cache line for each line that was written, if the code is to prefetch itself.
+    // Prefetches what is due before the next call.
     void prefetch_ahead() {
-        for (; prefetches_ && prefetched_ < code_.size() + kAhead; prefetched_ += kLine) {
+        for (; lines_due(); prefetched_ += kLine) {
             bytes({0x0f, 0x18, 0x15});  // prefetcht1 [rip + the distance from the instruction's end]
-            immediate(static_cast<int32_t>(static_cast<int64_t>(prefetched_) - static_cast<int64_t>(code_.size() + sizeof(int32_t))));
+            immediate(distance_to_prefetched());
         }
     }
 
@@ -159,6 +169,13 @@ private:
     static constexpr size_t kLongest = 16;  // at least the bytes of an instruction, and those that are written along with it
     // A few trees of 64 leaves: far enough ahead to hide memory latency, near enough for every L2 cache.
     static constexpr size_t kAhead = 8192, kLine = 64;
+
+    // Cache lines that begin within the next kAhead bytes and have not been prefetched.
+    int lines_due() const { return prefetches_ ? static_cast<int>((code_.size() + kAhead + kLine - 1 - prefetched_) / kLine) : 0; }
+    // From the end of a 32-bit displacement.
+    int32_t distance_to_prefetched() const {
+        return static_cast<int32_t>(static_cast<int64_t>(prefetched_) - static_cast<int64_t>(code_.size() + sizeof(int32_t)));
+    }
 
     void byte(uint8_t b) {
         *code_.room(1) = b;

@@ -12,6 +12,9 @@ namespace {
 
 constexpr size_t kBytesOfNode = 20;  // an estimate, also for a tree's call of `spread`
 
+// Leaves of a tree whose code, up to 2 KB, has as much code prefetched at once, in its call of `spread`. Longer code does so in between.
+constexpr int kMostInCall = 128;
+
 constexpr int kInMemory = 32;  // numbers of S below this are registers, others are places in memory
 
 // Writes the programs of trees; keeps track of which register holds which S, and how often each is still needed.
@@ -23,6 +26,7 @@ public:
     // Returns how many planes there are.
     int write(const TreeNode* nodes, int n_leaves) {
         nodes_ = nodes;
+        is_long_ = n_leaves > kMostInCall;
         n_planes_ = 0;
         while (1 << n_planes_ < n_leaves) n_planes_++;
         n_in_registers_ = n_planes_;  // until S need the registers
@@ -125,7 +129,7 @@ private:
     // Returns the register of node j's S. S_first without a register is all ones, S_end all zeros. An S that no child needs
     // any more is released.
     int combine(int j, int first, int end) {
-        to_.prefetch_ahead();
+        if (is_long_) to_.prefetch_ahead();
         const TreeNode& node = nodes_[j];
         const Operand word = predicate(node.predicate);
         int s = kNone;
@@ -246,6 +250,7 @@ private:
     int uses_in_memory_[kSpills];
     uint32_t free_ = 0;  // a bit for each register that is not in use
     int n_planes_ = 0, n_in_registers_ = 0;
+    bool is_long_ = false;
     Plane planes_[kPlanes];
 };
 
@@ -264,7 +269,6 @@ TreePrograms write_programs(const BitsliceLayout& layout, Encoding encoding, Cod
         for (int t = layout.block_offsets[block]; t < layout.block_offsets[block + 1]; t++) {
             int n_planes = static_cast<int>(layout.level_offsets[t + 1] - layout.level_offsets[t]);
             for (int k = 0; k < n_planes; k++) {
-                assembler.prefetch_ahead();
                 assembler.load(0, {Base::predicates, layout.levels[layout.level_offsets[t] + k]});
                 assembler.store({Base::planes, static_cast<uint32_t>(k)}, 0);
             }
