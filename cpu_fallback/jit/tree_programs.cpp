@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kBytesOfNode = 20;  // an estimate, also for a tree's call of `spread`
 
-// Leaves of a tree whose code, up to 2 KB, has as much code prefetched at once, in its call of `spread`. Longer code does so in between.
+// Leaves of a tree whose code, up to 2.5 KB, has as much prefetched at once, in its call of `spread`. Longer code does so in between.
 constexpr int kMostInCall = 128;
 
 constexpr int kInMemory = 32;  // numbers of S below this are registers, others are places in memory
