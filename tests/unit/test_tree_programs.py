@@ -72,7 +72,7 @@ class Processor:
             operands = rest.split(", ")
             if mnemonic == "call":
                 base, word = re.fullmatch(r"qword ptr \[(\w+)(?: \+ (\w+))?\]", rest).groups("0")  # type: ignore[union-attr]
-                assert base == "r15" and (self.lines == 0 or (self.lines > 0 and self.lines % 4 == 0 and self.has_code))
+                assert base == "r15" and self.lines >= 0 and self.lines % 16 == 0 and (self.has_code or not self.lines)
                 self.has_code, self.lines = False, -1
                 self.calls.append([self.planes[k] for k in range(int(word, 0) // 8)])
                 self.registers, self.planes = {}, {}  # the called function may overwrite all of them
@@ -163,17 +163,17 @@ def test_programs_find_exit_leaves(assembler: Path, shape: str, registers: str) 
             np.testing.assert_array_equal(found, gray)
 
 
-@pytest.mark.parametrize(("shape", "delay"), [("random", 2048), ("oblivious", 2048), ("chains", 256)])
+@pytest.mark.parametrize(("shape", "delay"), [("random", 3072), ("oblivious", 3072), ("chains", 256)])
 def test_programs_prefetch_each_line_of_code(assembler: Path, shape: str, delay: int) -> None:
-    """Each line is prefetched once, in order, 8 KiB before it runs, delayed at most by a tree's code, or, if that is
-    long, by the code between two nodes."""
+    """Each line is prefetched once, in order, 8 KiB before it runs, delayed at most by the code of a tree or two, or,
+    if that is long, by the code between two nodes."""
     layout = lay_out(random_forest(np.random.default_rng(5), **(FORESTS[shape] | {"n_trees": 300})))
     for code in assemble(assembler, (f"{e} {w} trees {trees_line(layout)}" for e, w in WIDTHS)):
         assert isinstance(code, bytes)
         assert len(code) > 2 * 8192
         ends, targets = zip(*prefetches(code), strict=True)
         assert targets == tuple(range(8192, 8192 + 64 * len(targets), 64))
-        assert targets[-1] + 512 > len(code) + 8192
+        assert targets[-1] + 1536 > len(code) + 8192
         assert all(8192 - delay < target - end <= 8192 for end, target in zip(ends, targets, strict=True))
 
 
