@@ -13,7 +13,7 @@
 
 namespace gpuqs {
 
-// Turns bit planes into leaf[documents], of one or two bytes each. Prefetches `lines` cache lines of the machine code that calls it.
+// Turns bit planes into leaf[documents], of one or two bytes each. Prefetches `lines` cache lines of `code`.
 using Spread = void (*)(const void* planes, void* leaf, const void* code, int lines);
 
 // The stages of bitslice for words of one width: 8 * word_bytes documents.

@@ -19,7 +19,7 @@ public:
     MachineCode(const BitsliceLayout& layout, const Kernels& kernels, int width, const std::vector<TreePrograms>& parts,
                 const CodeFiles& files);
 
-    // Reads a tree block's code into the caches, if the code does not prefetch itself.
+    // Reads a tree block's code into the caches, if it is not prefetched.
     void bring(int block) const;
     // leaf[tree][documents] of a tree block; planes is scratch for kPlanes + kSpills words.
     void run(int block, const void* words, void* planes, void* leaf) const;

@@ -4,8 +4,8 @@
 //       for each node, parents first:
 //           S_j = S_end | (S_first & predicate)      one instruction; S in registers
 //           plane[k] ^= S_j, k the zeros at the end of j
-//           prefetch of code a few trees ahead, a line for each line, if code prefetches itself
-//       leaves = numbers of the planes' bits          a call of the instruction set's `spread`
+//       leaves = numbers of the planes' bits          a call of the instruction set's `spread`, which prefetches code a few trees
+//                                                     ahead, if code is to be prefetched
 //
 // Of two subtrees, the one that needs fewer registers is written first, while S_first and S_end of the other wait (after Sethi and
 // Ullman). In a tree of L leaves at most log2 L subtrees wait at once, whatever its shape, with two S each. Planes have the

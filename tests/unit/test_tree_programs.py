@@ -186,8 +186,5 @@ def test_programs_that_are_read_prefetch_nothing(assembler: Path, shape: str) ->
     for prefetching, read in zip(codes[::2], codes[1::2], strict=True):
         assert isinstance(prefetching, bytes) and isinstance(read, bytes)
         assert prefetches(prefetching) and not prefetches(read)
-        without = [
-            [one for one in disassemble(code) if not one.startswith(asks)]
-            for code in (prefetching, read)
-        ]
+        without = [[one for one in disassemble(code) if not one.startswith(asks)] for code in (prefetching, read)]
         assert without[0] == without[1]
