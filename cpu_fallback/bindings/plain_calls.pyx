@@ -5,6 +5,8 @@ from functools import wraps
 
 cimport numpy as cnp
 from cpython.pystate cimport PyThreadState_Get
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM
 from cython cimport auto_pickle, boundscheck, critical_section, wraparound
 
 from gpuqs.cpu_fallback.float_mode cimport CDefaultFloatMode
@@ -56,9 +58,9 @@ cdef int64_t longest_turn = <int64_t>(10e-6 * ticks_each_second)
 cdef enum:
     MAX_CAST = 1 << 14  # integers of the largest array cast whole; of larger, wide ones only tested columns are cast
     MAX_LEAVES = 1 << 17  # leaf numbers of an answer, about 100 us to write; more are work that threads may share
-    MADE_TOGETHER = 16  # answers for one document
 
 
+include "plain_answers.pxi"
 include "plain_arguments.pxi"
 include "plain_programs.pxi"
 
@@ -87,22 +89,6 @@ cdef bint lie_apart(cnp.ndarray x, cnp.ndarray out) noexcept:
         way = (cnp.PyArray_DIM(x, axis) - 1) * cnp.PyArray_STRIDE(x, axis)
         begin, end = begin + min(way, 0), end + max(way, 0)
     return end <= of_out or of_out + cnp.PyArray_NBYTES(out) <= begin
-
-
-cdef list singles_of_doubles = [], singles_of_floats = []
-
-
-cdef cnp.ndarray empty_answer(int n_dims, cnp.npy_intp* shape, int type_of_scores):
-    """A new array. Those of one number are made some at a time, because NumPy goes through 69 cache lines for each."""
-    cdef list made = singles_of_doubles if type_of_scores == cnp.NPY_DOUBLE else singles_of_floats
-    if n_dims > 1 or shape[0] > 1 or type_of_scores not in (cnp.NPY_DOUBLE, cnp.NPY_FLOAT):
-        return cnp.PyArray_EMPTY(n_dims, shape, type_of_scores, False)
-    with critical_section(made):
-        if made:
-            return made.pop()
-        for _ in range(MADE_TOGETHER - 1):
-            made.append(cnp.PyArray_EMPTY(1, shape, type_of_scores, False))
-    return cnp.PyArray_EMPTY(1, shape, type_of_scores, False)
 
 
 cdef bint fits(cnp.ndarray out, int n_dims, const cnp.npy_intp* shape, int type_of_scores) noexcept:
@@ -272,9 +258,10 @@ cdef class PlainCalls:
         if unlikely(n == 0 or n > self.max_at_once or not self.takes(x, n)):
             return None
         chosen = self.chosen_now()
-        is_small = n < <Py_ssize_t>chosen.keeps_lock.size()
         first = None if likely(self.first_of is None) or trees is not None else self.first_program(n)
-        program = chosen.program(n, self.program_of) if likely(first is None) else first
+        program = chosen.known(n) if likely(first is None) else first
+        if unlikely(program is None):
+            program = chosen.choose(n, self.program_of)
         if unlikely(program is None):
             return None
         values = &program.values.c
@@ -313,7 +300,7 @@ cdef class PlainCalls:
             sums = cnp.PyArray_EMPTY(n_dims, shape, type_of_sums, False)
         of_sums, of_scores = cnp.PyArray_DATA(sums), cnp.PyArray_DATA(scores)
         started = ticks_now()
-        counts = is_small and n_threads == 1 and trees is None and first is None
+        counts = chosen.is_small(n) and n_threads == 1 and trees is None and first is None
         if counts and chosen.keeps_lock[n] > 0:
             fill(program.scorer, docs, values[0], 1, of_sums, link, finish, of_scores, leaves)
             now = ticks_now()
@@ -327,7 +314,9 @@ cdef class PlainCalls:
                 if takes_turns:
                     turns.take(thread, now, longest_turn)
         if counts:
-            chosen.keeps_lock[n] = self.kept_lock(chosen.keeps_lock[n], now - started)
+            kept = self.kept_lock(chosen.keeps_lock[n], now - started)
+            if kept != chosen.keeps_lock[n]:
+                chosen.keeps_lock[n] = kept
         if of or self.then is None:
             return scores
         return self.then(cnp.PyArray_Reshape(scores, (n, values.n_outputs))).reshape((<object>scores).shape)
@@ -335,7 +324,9 @@ cdef class PlainCalls:
     def prepare(self, Py_ssize_t n):
         """Choose what scores ``n`` documents, as the first call with that number does."""
         if n <= self.max_at_once:
-            self.chosen_now().program(n, self.program_of)
+            chosen = self.chosen_now()
+            if chosen.known(n) is None:
+                chosen.choose(n, self.program_of)
 
     cdef bint are_all(self, number) except -1:
         """Whether the first ``number`` iterations are all trees. As in LightGBM, 0 or less means all there were."""

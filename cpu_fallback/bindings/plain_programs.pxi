@@ -74,22 +74,24 @@ cdef class Chosen:
         else:
             self.programs, self.larger_programs = [None] * (most + 1), {}
 
+    cdef bint is_small(self, Py_ssize_t n) noexcept:
+        return n < <Py_ssize_t>self.keeps_lock.size()
+
     cdef bint hold(self) noexcept:
         return self.costs_age == age_of_costs and self.environment.is_as_before()
 
     @boundscheck(False)
     @wraparound(False)
-    cdef Bound program(self, Py_ssize_t n, program_of):
+    cdef Bound known(self, Py_ssize_t n):
+        """What scores ``n`` documents, or None if `choose` has not been asked yet."""
+        return <Bound>self.programs[n] if likely(self.is_small(n)) else self.larger_programs.get(n)
+
+    cdef Bound choose(self, Py_ssize_t n, program_of):
         """What scores ``n`` documents, or None."""
-        cdef Bound program
-        is_small = n < <Py_ssize_t>self.keeps_lock.size()
-        program = <Bound>self.programs[n] if likely(is_small) else self.larger_programs.get(n)
-        if likely(program is not None):
-            return program
         program = bound_by(program_of, n)
         if not self.hold():  # it may be one for another instruction set
             return program
-        if is_small:
+        if self.is_small(n):
             self.programs[n] = program
             return program
         if len(self.larger_programs) >= MAX_LARGE_SIZES:
