@@ -79,7 +79,7 @@ def threads_asked(n_threads: int | None, others: Mapping[str, Any]) -> Any:
     TypeError
         It is given twice.
     """
-    given = [name for name in _THREADS if name in others]
+    given = [name for name in _THREADS if others.get(name) is not None]
     if not given:
         return n_threads
     if len(given) > 1 or n_threads is not None:

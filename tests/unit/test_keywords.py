@@ -155,6 +155,8 @@ def test_threads_by_their_other_names(name: str, monkeypatch: pytest.MonkeyPatch
     for value in (2, -1, 0, np.int64(0), None):
         MODEL.predict(X, engine="walk", **{name: value})
     assert asked == [2, -1, None, None, None], "0 is as many as usual, as in these libraries"
+    MODEL.predict(X, engine="walk", n_threads=3, **{name: None})
+    assert asked.pop() == 3, "None is not given"
     with pytest.raises(TypeError, match=f"got n_threads and {name}, which mean the same"):
         MODEL.predict(X, n_threads=1, **{name: 1})
     with pytest.raises(TypeError, match="got num_thread and nthreads, which mean the same"):
