@@ -184,7 +184,7 @@ class Calls:
         if isinstance(call.engine, Way):
             return call.engine
         if call.engine != "auto":
-            return Way(call.engine)
+            return self.chooser.way_of(call.engine, documents.n, machine)
         return Way(BITSLICE) if encoded else self.chooser.way(documents.n, runs_on, machine)
 
     def _scoring(

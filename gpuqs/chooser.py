@@ -19,7 +19,7 @@ from gpuqs.forest import Forest
 from gpuqs.kept import keep_some
 from gpuqs.threads import MIN_SHARE, TERMS, threads_of_call, threads_worth
 from gpuqs.tuning.calibration import factor  # not lazy: a child forked during an import waits for it forever
-from gpuqs.tuning.machine import target
+from gpuqs.tuning.machine import cache_sizes, target
 from gpuqs.tuning.nearby import best_near
 from gpuqs.tuning.plan import NEAR, Candidate, Plan, Tuned, Way, unusable
 
@@ -45,7 +45,7 @@ class Chooser:
 
     def __init__(self, forest: Forest, reasons: Mapping[str, str | None], plan: Plan | None = None) -> None:
         self._forest, self._reasons, self.plan = forest, reasons, plan
-        self._chosen: dict[tuple[Any, ...], str] = {}
+        self._chosen: dict[tuple[Any, ...], Way] = {}
         self._planned: dict[tuple[Any, ...], Way] = {}
         self._worth: dict[tuple[Any, ...], int] = {}
         self._unused: dict[tuple[Any, ...], str | None] = {}  # why the plan is not used on a device
@@ -86,12 +86,12 @@ class Chooser:
     def way(self, n_documents: int, device: Device, machine: Machine) -> Way:
         """How to score: by the plan, if there is one for this device, else by predicted costs."""
         if self.plan is None:
-            return Way(self.fastest(n_documents, device, machine))
+            return self.usual(n_documents, device, machine)
         key = (n_documents, device.key, machine, cpu_fallback.costs_age())
         way = self._planned.get(key)
         if way is None:
             way = self._by(self.plan, n_documents, device, machine)
-            way = way or Way(self.fastest(n_documents, device, machine))
+            way = way or self.usual(n_documents, device, machine)
             keep_some(self._planned, key, way, MAX_KEPT)
         return way
 
@@ -175,14 +175,23 @@ class Chooser:
 
     def fastest(self, n_documents: int, device: Device, machine: Machine) -> str:
         """The engine that is predicted to be fastest."""
+        return self.usual(n_documents, device, machine).engine
+
+    def usual(self, n_documents: int, device: Device, machine: Machine) -> Way:
+        """How to score without a plan."""
         n_documents = min(n_documents, MAX_ASKED[device.kind])
         key = (n_documents, device.kind, machine, cpu_fallback.costs_age())
-        name = self._chosen.get(key)
-        if name is None:
+        way = self._chosen.get(key)
+        if way is None:
             costs = {name: self.cost(name, n_documents, machine) for name in self.usable_engines(device)}
             name = min(costs, key=lambda name: (costs[name] is None, costs[name]))
-            keep_some(self._chosen, key, name, MAX_KEPT)
-        return name
+            way = self.way_of(name, n_documents, machine)
+            keep_some(self._chosen, key, way, MAX_KEPT)
+        return way
+
+    def way_of(self, name: str, n_documents: int, machine: Machine) -> Way:
+        """How an engine scores without a plan."""
+        return Way(name, ENGINES[name].usual(self._forest, n_documents, machine, cache_sizes))
 
     def explain(self, n_documents: int, device: Device, machine: Machine) -> Explanation:
         """Say which engine would score ``n_documents`` for a model on the device, and why."""

@@ -21,7 +21,7 @@ from gpuqs.programs import Programs
 from gpuqs.threads import threads_of_call
 from gpuqs.tuning.calibration import LIMIT, ensure
 from gpuqs.tuning.machine import target
-from gpuqs.tuning.plan import MAX_SIZES, Candidate, Plan, Way
+from gpuqs.tuning.plan import MAX_SIZES, Candidate, Plan
 from gpuqs.tuning.search import Asked, Clock, search
 from gpuqs.version import __version__
 
@@ -66,9 +66,9 @@ def tune(
         ensure(here)
 
     def default(n_documents: int) -> Candidate:
-        engine = chooser.fastest(n_documents, device, here)
-        threads = threads_of_call(chooser.threads(Way(engine), n_documents, here))
-        return Candidate(engine, (), min(threads, max_threads))
+        way = chooser.usual(n_documents, device, here)
+        threads = threads_of_call(chooser.threads(way, n_documents, here))
+        return Candidate(way.engine, way.params, min(threads, max_threads))
 
     asked = Asked(
         programs.forest.narrowed if documents.narrow else programs.forest,

@@ -5,19 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from gpuqs.cpu_fallback import Machine
 from gpuqs.devices.base import Device
-from gpuqs.engines.parameters import NONE_GIVEN, Parameter, Params, settings
+from gpuqs.engines.parameters import NONE_GIVEN, Changed, Parameter, Params, settings
 from gpuqs.forest import Forest
 from gpuqs.layout.leaves import LeafValues
 from gpuqs.layout.ranks import RankTables
 from gpuqs.links import to_raw, to_values
 from gpuqs.outputs import class_labels, class_numbers, values_of_leaves
 
+#: Bytes of the L1, L2 and L3 caches of one core.
+CacheSizes: TypeAlias = tuple[int, int, int]
 #: Fixed cost of a call, in microseconds, before any document is scored.
 CALL = 1.0
 
@@ -80,6 +82,10 @@ class Engine(ABC):
     def cold(self, forest: Forest, n_documents: int, machine: Machine | None = None) -> float:
         """Predicted extra microseconds if other work has emptied the caches, and a call has to read its program."""
         return 0.0
+
+    def usual(self, forest: Forest, n_documents: int, machine: Machine, caches: Callable[[], CacheSizes]) -> Changed:
+        """Parameters that suit a batch better than the defaults, unless a plan says otherwise."""
+        return ()
 
     def tree_shares(self, forest: Forest, n_documents: int) -> int:
         """Most parts into which threads may split the trees if documents are too few to split; 1: no split."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from gpuqs import cpu_fallback
 from gpuqs.cpu_fallback import Machine, making
-from gpuqs.engines.base import CALL
+from gpuqs.engines.base import CALL, CacheSizes
 from gpuqs.engines.cpu import CpuEngine, category_cost
-from gpuqs.engines.parameters import Parameter
+from gpuqs.engines.parameters import Changed, Parameter
 from gpuqs.forest import Forest
 from gpuqs.layout.bitslice import (
     MAX_COLUMNS,
@@ -32,6 +32,12 @@ from gpuqs.layout.ranks import RankTables, count_tests
 CODED_TOGETHER = (16, 32, 64, 128)
 #: Default number of nodes of a superblock.
 MAX_NODES = 65_000
+#: The same for batches of at least so many documents, on processors whose L2 cache has at least so many bytes: it holds
+#: the programs and leaf values of so many nodes along with the words of their tests, 512 documents each. Small batches
+#: would gain less than it takes to decode some tests twice (an Intel Xeon, Emerald Rapids: 1,000 and 20,000 x 64).
+CACHED_NODES = 32_768
+LARGE_BATCH = 2_048
+LARGE_L2 = 2 << 20
 #: Widest leaf vectors, in columns, that are looked up in tables, by whether registers have 64 bytes and by the values'
 #: type. Wider vectors are added whole, which is faster (measured on an AMD EPYC, Zen 4: 1 to 16 columns).
 MAX_TABLE_COLUMNS: Final = {False: {"f8": 1, "f4": 3, "i4": 1 << 30}, True: {"f8": 3, "f4": 11, "i4": 1 << 30}}
@@ -48,7 +54,7 @@ class Bitslice(CpuEngine):
         Parameter("max_predicates", "distinct tests of a superblock", 12_000, 1, MAX_PREDICATES),
         # Decoding some tests twice, in two superblocks, would cost more than overflowing the cache.
         Parameter("one_superblock", "so few distinct tests make one superblock", 20_000, 0, MAX_PREDICATES),
-        # Programs and leaf values of this many nodes stay in the L3 cache while further documents run.
+        # Programs and leaf values of this many nodes stay in the L3 cache while further documents run. (See `usual`.)
         Parameter("max_nodes", "nodes of a superblock", MAX_NODES, 1, 1 << 30),
         Parameter("word", "documents of a word, as far as the instruction set has such words", 512, 128, 512),
         Parameter("together", "words of documents that pass a superblock together, as far as they fit", 32, 1, 1024),
@@ -128,6 +134,13 @@ class Bitslice(CpuEngine):
         if is_oblivious(forest):  # one test per level
             of_leaves -= (forest.n_nodes - int(n_levels(forest).sum())) * self.cold_node
         return super().cold(forest, n_documents, machine) + of_leaves * 1e-3
+
+    def usual(self, forest: Forest, n_documents: int, machine: Machine, caches: Callable[[], CacheSizes]) -> Changed:
+        if n_documents < LARGE_BATCH or forest.n_nodes <= CACHED_NODES or forest.n_leaves > TABLE_LEAVES:
+            return ()
+        if not machine.compiles or cpu_fallback.instruction_set(machine.isa).widest_word < 512 or is_oblivious(forest):
+            return ()
+        return (("max_nodes", CACHED_NODES),) if caches()[1] >= LARGE_L2 else ()
 
     def tree_shares(self, forest: Forest, n_documents: int) -> int:
         return max(forest.n_nodes // MAX_NODES, 1) if n_documents <= min(self.tree_costs) else 1

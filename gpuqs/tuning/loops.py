@@ -121,6 +121,8 @@ def candidates(
         variants: dict[Changed, float] = {(): 1.0}
         if alone <= _WORTH_VARIANTS * best or name == default.engine:
             variants |= dict(_variants(name, forest, n_documents, memory))
+        if name == default.engine:
+            variants.setdefault(default.params, 1.0)
         for n_threads in threads:
             each = -(-n_documents // n_threads)
             us = predict(name, each) if n_threads > 1 else alone

@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 
 from gpuqs.cpu_fallback import Machine, latency
 from gpuqs.devices.base import Device, GpuDevice
+from gpuqs.engines.base import CacheSizes
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _CPUINFO = Path("/proc/cpuinfo")
@@ -37,7 +38,7 @@ class Hierarchy:
         c2, c3 and c4: the cost of an access to L2, L3 and memory, in accesses to L1.
     """
 
-    sizes: tuple[int, int, int]
+    sizes: CacheSizes
     ratios: tuple[float, float, float]
 
     def level(self, n_bytes: float, share: float = 1.0) -> int:
@@ -95,11 +96,16 @@ def target(device: Device, machine: Machine) -> Target:
 @cache
 def hierarchy() -> Hierarchy:
     """This machine's hierarchy, measured at the first call, in some ten milliseconds."""
-    sizes = read_sizes(_CACHES)
-    return Hierarchy(sizes, measured_ratios(sizes, latency))
+    return Hierarchy(cache_sizes(), measured_ratios(cache_sizes(), latency))
 
 
-def read_sizes(folder: Path) -> tuple[int, int, int]:
+@cache
+def cache_sizes() -> CacheSizes:
+    """`read_sizes` of this machine."""
+    return read_sizes(_CACHES)
+
+
+def read_sizes(folder: Path) -> CacheSizes:
     """Bytes of the data caches that the system reports, or else those of `COMMON`."""
     sizes = dict(enumerate(COMMON, 1))
     for index in sorted(folder.glob("index*")):
@@ -115,7 +121,7 @@ def read_sizes(folder: Path) -> tuple[int, int, int]:
     return first, second, max(sizes[3], second)
 
 
-def measured_ratios(sizes: tuple[int, int, int], chase: Callable[[int, int], float]) -> tuple[float, float, float]:
+def measured_ratios(sizes: CacheSizes, chase: Callable[[int, int], float]) -> tuple[float, float, float]:
     """c2, c3 and c4: by pointer chases through half of each cache, and through more than the last one holds."""
     places = [min(size // 2, _MAX_CHASED) for size in sizes] + [min(2 * sizes[2], _MAX_CHASED)]
     readings = [chase(place, _STEPS) for place in places]
