@@ -116,8 +116,9 @@ def stages(path: Path, X: np.ndarray, rounds: int) -> dict[str, dict[str, dict[s
     model, out = gpuqs.load(path), {}
     for isa in cpu_fallback.available_isas():
         os.environ["GPUQS_ISA"] = isa
+        params = dict(model._calls.chooser.way_of("bitslice", len(X), cpu_fallback.machine()).params)
         for precision in ("exact", "fast"):
-            program = ENGINES["bitslice"].prepare(model.forest, precision)
+            program = ENGINES["bitslice"].prepare(model.forest, precision, params=params)
             sums = np.empty((len(X), program.values.n_outputs), program.values.sum_dtype)
             seconds = [program.scorer.time_stages(program.bound, X, sums) for _ in range(rounds)]
             out[f"{isa} {precision}"] = {
