@@ -149,7 +149,8 @@ class Calls:
     def encode(self, documents: Documents, n_threads: int | None, machine: Machine) -> Any:
         """Ranks of documents, as `bitslice` reads them."""
         forest = self._forest
-        program = self._programs.get(BITSLICE, "exact", None, documents.narrow, machine=machine)
+        way = self.chooser.way_of(BITSLICE, documents.n, machine)
+        program = self._programs.get(BITSLICE, "exact", None, documents.narrow, machine=machine, params=way.params)
         step = max(512, rows_for_cpu(documents, forest) // 512 * 512)  # whole blocks of every engine
         of_document = look_up_cost(forest) + CODING * len(forest.tested)
         threads = threads_of_call(threads_worth(lambda n_threads: documents.n * of_document / n_threads), n_threads)
@@ -183,9 +184,9 @@ class Calls:
         """The engine and its parameters."""
         if isinstance(call.engine, Way):
             return call.engine
-        if call.engine != "auto":
-            return self.chooser.way_of(call.engine, documents.n, machine)
-        return Way(BITSLICE) if encoded else self.chooser.way(documents.n, runs_on, machine)
+        if not encoded and call.engine == "auto":
+            return self.chooser.way(documents.n, runs_on, machine)
+        return self.chooser.way_of(BITSLICE if encoded else call.engine, documents.n, machine)
 
     def _scoring(
         self, call: Call, way: Way, documents: Documents, runs_on: Device, machine: Machine, n_stages: int = 0

@@ -114,9 +114,9 @@ class Chooser:
                 return None  # more documents, less time: the engine changes its method, maybe at another size
             return here / there
 
-        default = self.fastest(n_documents, device, machine)
-        threads = threads_of_call(self.threads(Way(default), n_documents, machine))
-        best = best_near(tuned, n_documents, growth, default, threads)
+        usual = self.usual(n_documents, device, machine)
+        threads = threads_of_call(self.threads(usual, n_documents, machine))
+        best = best_near(tuned, n_documents, growth, usual, threads)
         return None if best is None else replace(best.way, planned=True)
 
     def _tuned(self, plan: Plan, n_documents: int, device: Device, machine: Machine) -> Tuned | None:
@@ -173,12 +173,8 @@ class Chooser:
             shares.append((self.warm_cost(name, n_documents, machine) or 0.0) / n_threads)
         return min(shares, default=inf) + of_thread * more
 
-    def fastest(self, n_documents: int, device: Device, machine: Machine) -> str:
-        """The engine that is predicted to be fastest."""
-        return self.usual(n_documents, device, machine).engine
-
     def usual(self, n_documents: int, device: Device, machine: Machine) -> Way:
-        """How to score without a plan."""
+        """How to score without a plan: by the engine that is predicted to be fastest."""
         n_documents = min(n_documents, MAX_ASKED[device.kind])
         key = (n_documents, device.kind, machine, cpu_fallback.costs_age())
         way = self._chosen.get(key)
@@ -190,8 +186,9 @@ class Chooser:
         return way
 
     def way_of(self, name: str, n_documents: int, machine: Machine) -> Way:
-        """How an engine scores without a plan."""
-        return Way(name, ENGINES[name].usual(self._forest, n_documents, machine, cache_sizes))
+        """How an engine scores without a plan; `Programs.get` refuses names of no engine."""
+        engine = ENGINES.get(name)
+        return Way(name, engine.usual(self._forest, n_documents, machine, cache_sizes) if engine else ())
 
     def explain(self, n_documents: int, device: Device, machine: Machine) -> Explanation:
         """Say which engine would score ``n_documents`` for a model on the device, and why."""

@@ -27,6 +27,7 @@ from gpuqs.links import to_values
 from gpuqs.model import Model
 from gpuqs.programs import PARTS_KEPT
 from gpuqs.schema import Schema
+from gpuqs.tuning.plan import Way
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
@@ -174,14 +175,14 @@ def test_warm_up_takes_the_engine_of_so_many_documents_there(
 ) -> None:
     """On the device of the calls, the model's or another, even though fewer documents are scored."""
     asked: list[tuple[int, str]] = []
-    fastest = Chooser.fastest
+    usual = Chooser.usual
 
-    def noted(self: Chooser, n_documents: int, where: Any, machine: Machine) -> str:
+    def noted(self: Chooser, n_documents: int, where: Any, machine: Machine) -> Way:
         asked.append((n_documents, where.kind))
-        return fastest(self, n_documents, where, machine)
+        return usual(self, n_documents, where, machine)
 
     forest, documents = make()
-    monkeypatch.setattr(Chooser, "fastest", noted)
+    monkeypatch.setattr(Chooser, "usual", noted)
     there = Model(forest).to(device)
     for model, where, kind in ((Model(forest), device, "cuda"), (there, None, "cuda"), (there, "cpu", "cpu")):
         asked.clear()

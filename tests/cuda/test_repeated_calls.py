@@ -21,6 +21,7 @@ from gpuqs.errors import InputError
 from gpuqs.forest import Forest
 from gpuqs.model import Model
 from gpuqs.schema import Schema
+from gpuqs.tuning.plan import Way
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
@@ -55,7 +56,7 @@ def test_every_kind_of_forest(monkeypatch: pytest.MonkeyPatch, case: Case, engin
     if ENGINES[engine].why_not(forest) is not None:
         pytest.skip(ENGINES[engine].why_not(forest))
     device = EmulatedDevice()
-    monkeypatch.setattr("gpuqs.chooser.Chooser.fastest", lambda *asked: engine)
+    monkeypatch.setattr("gpuqs.chooser.Chooser.usual", lambda *asked: Way(engine))
     for output, precision in (("raw", "exact"), ("value", "fast")):
         counted = Counted(forest, device, monkeypatch)
         for turn, order in enumerate((1, -1, 1, -1)):
@@ -244,7 +245,7 @@ def test_calls_of_much_memory_are_not_recorded(device: EmulatedDevice, monkeypat
     device.recorded_bytes = 100
     turned = [np.roll(documents, turn, axis=0) for turn in range(5)]
     want = [Model(forest).predict(here, precision="fast") for here in turned]
-    monkeypatch.setattr("gpuqs.chooser.Chooser.fastest", lambda *asked: "bitslice_gpu")
+    monkeypatch.setattr("gpuqs.chooser.Chooser.usual", lambda *asked: Way("bitslice_gpu"))
     counted = Counted(forest, device, monkeypatch)
     for here, right in zip(turned, want, strict=True):
         np.testing.assert_array_equal(to_host(counted.model.predict(device.from_host(here), precision="fast")), right)

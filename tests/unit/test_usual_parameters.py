@@ -15,7 +15,8 @@ from gpuqs.engines import ENGINES
 from gpuqs.engines.bitslice import CACHED_NODES, LARGE_BATCH, LARGE_L2
 from gpuqs.forest import Forest
 from gpuqs.model import Model
-from gpuqs.tuning.plan import Way
+from gpuqs.tuning.nearby import best_near
+from gpuqs.tuning.plan import Candidate, Tuned, Way
 
 WIDE = Machine("avx512", True)
 CACHES = (48 << 10, LARGE_L2, 32 << 20)
@@ -57,14 +58,28 @@ def test_calls_use_them_unless_a_plan_says_otherwise(large: Forest, monkeypatch:
     get = model._programs.get
 
     def noted(*args: Any, params: Any = None, **words: Any) -> Any:
-        asked.append(args[6] if params is None else params)
+        asked.append(args[6] if len(args) > 6 else params)
         return get(*args, **words) if params is None else get(*args, params=params, **words)
 
     monkeypatch.setattr(model._programs, "get", noted)
-    for words in ({}, {"engine": "bitslice"}):
-        assert model.predict(documents, **words).tobytes() == expected.tobytes()
-    assert asked == [ENGINES["bitslice"].usual(large, LARGE_BATCH, here, lambda: CACHES)] * 2
+    encoded = model.encode(documents)
+    for X in (documents, encoded):
+        for words in ({}, {"engine": "bitslice"}):
+            assert model.predict(X, **words).tobytes() == expected.tobytes()
+    assert asked == [ENGINES["bitslice"].usual(large, LARGE_BATCH, here, lambda: CACHES)] * 5
     plan = model.tune(documents, 0.2, batch_sizes=[LARGE_BATCH])
     tried = {Way(one.engine, one.params) for one in plan.sizes[0].candidates}
     assert chooser.usual(LARGE_BATCH, HOST, here) in tried
     assert model.predict(documents).tobytes() == expected.tobytes()
+
+
+def test_sizes_near_a_tuned_one_know_the_default_by_its_parameters() -> None:
+    def near(usual: Way, *listed: Candidate) -> Candidate | None:
+        return best_near(Tuned(LARGE_BATCH, 0, 0, listed), LARGE_BATCH + 1, lambda candidate: 1.0, usual, 1)
+
+    plain, smaller = (Candidate("bitslice", params, 1, 1.0, us) for params, us in (((), 10.0), (SMALLER, 9.5)))
+    other = Candidate("rankwalk", (), 1, 1.0, 9.2)
+    assert near(Way("bitslice", SMALLER), other, plain, smaller) == smaller
+    assert near(Way("bitslice"), other, plain, smaller) == plain
+    assert near(Way("bitslice", SMALLER), other, plain) == plain
+    assert near(Way("walk"), other, plain) is None
