@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuqs.arrays import Documents
 from gpuqs.forest import Forest
 
-#: Work (documents x trees) between two checks for pending signals such as Ctrl-C.
+#: Work of a thread (documents x trees and columns) between two checks for pending signals such as Ctrl-C.
 CHUNK_WORK = 100_000_000
 #: Nodes of a tree that `bitslice` tests in the time of one unit of work; at most the sum of the trees' depths counts.
 DEEP = 256
@@ -20,7 +20,8 @@ LINEAR = 32
 MIN_DEEP = 4096
 #: Leaf numbers (documents x trees) that are held while their values are looked up.
 PER_TREE_WORK = 4_000_000
-#: Bytes of documents that one chunk may copy when they must be converted.
+#: Bytes of documents that one chunk may copy when they must be converted. Chunks that need no copy are larger, because
+#: threads wait for each other at the end of each.
 CHUNK_BYTES = 16 << 20
 #: Lower limit of rows in such a chunk, however wide they are.
 MIN_ROWS = 64
@@ -34,25 +35,28 @@ def _width(forest: Forest, narrow: bool) -> int:
 
 def rows_at_once(forest: Forest, narrow: bool = False, n_threads: int = 1) -> int:
     """Documents on the host that CPU engines score between two checks for signals."""
-    by_work = CHUNK_WORK // max(forest.n_trees, 1)
+    rows = CHUNK_WORK // (forest.n_trees + _width(forest, narrow))
     work = forest.n_category_sets // SETS
     if forest.n_nodes > DEEP * forest.n_trees:
         work += min(forest.n_nodes // DEEP, int(forest.tree_depth.sum()))
     if forest.has_linear_leaves:
         work += LINEAR * forest.n_trees
     if work:
-        by_work = min(by_work, n_threads * max(CHUNK_WORK // work, MIN_DEEP))
-    by_bytes = CHUNK_BYTES // (8 * _width(forest, narrow))
-    return max(1024, min(by_work, by_bytes) // 1024 * 1024)
+        rows = min(rows, max(CHUNK_WORK // work, MIN_DEEP))
+    return max(1024, n_threads * rows // 1024 * 1024)
+
+
+def rows_copied(forest: Forest, narrow: bool = False, n_threads: int = 1) -> int:
+    """The same for documents that have to be converted: copies of wide rows are limited to fewer than suit engines."""
+    rows = CHUNK_BYTES // (8 * _width(forest, narrow))
+    return min(rows_at_once(forest, narrow, n_threads), rows // 1024 * 1024 or max(MIN_ROWS, rows))
 
 
 def rows_for_cpu(documents: Documents, forest: Forest, output: str = "value", n_threads: int = 1) -> int:
     """Documents on the host that CPU engines score at a time."""
     if documents.n <= MIN_ROWS and output != "per_tree":
         return MIN_ROWS
-    rows = rows_at_once(forest, documents.narrow, n_threads)
-    if documents.copied:  # copies of wide rows are limited, even to fewer rows than suit the engines
-        rows = max(MIN_ROWS, min(rows, CHUNK_BYTES // (8 * _width(forest, documents.narrow))))
+    rows = (rows_copied if documents.copied else rows_at_once)(forest, documents.narrow, n_threads)
     return max(1, min(rows, PER_TREE_WORK // max(forest.n_trees, 1))) if output == "per_tree" else rows
 
 

@@ -42,7 +42,7 @@ from gpuqs import cpu_fallback, links
 from gpuqs.arrays.dense import reader_of_values
 from gpuqs.arrays.sparse import reader_of_few
 from gpuqs.chooser import Chooser
-from gpuqs.chunks import rows_at_once
+from gpuqs.chunks import rows_at_once, rows_copied
 from gpuqs.devices import HOST
 from gpuqs.engines import Program
 from gpuqs.engines.cpu import CpuProgram
@@ -132,12 +132,12 @@ class PlainWays:
 
     @lazy
     def _rows_of_csr(self) -> Callable[[Any], np.ndarray | None] | None:
-        return reader_of_few(self._programs.forest, rows_at_once(self._programs.forest, narrow=True))
+        return reader_of_few(self._programs.forest, rows_copied(self._programs.forest, narrow=True))
 
     @lazy
     def _rows_of_values(self) -> Callable[[Any], np.ndarray | None] | None:
         forest = self._programs.forest
-        return reader_of_values(forest.given, rows_at_once(forest, narrow=False))
+        return reader_of_values(forest.given, rows_copied(forest))
 
     def of_csr(self, X: Any, raw: bool, n_threads: int) -> np.ndarray | None:
         """The answer for a scipy CSR matrix by `narrow`; None: the general path must answer."""

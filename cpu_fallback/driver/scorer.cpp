@@ -54,6 +54,10 @@ struct DocumentBlocks {
 
 int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Document blocks that each thread takes next, of n that are left: three quarters of its share, so that all end at about the same
+// time, although one came late or lost its processor for a while.
+int64_t next_share(int64_t n, int n_threads, int64_t most) { return std::clamp<int64_t>(n * 3 / (4 * n_threads), 1, most); }
+
 DocumentBlocks blocks_of(const ExitLeaves& engine, const Documents& documents, int n_threads) {
     const int64_t most = engine.document_block();
     DocumentBlocks blocks = {most, engine.stride(static_cast<int>(std::min(documents.n, most))), 1, false};
@@ -66,8 +70,9 @@ DocumentBlocks blocks_of(const ExitLeaves& engine, const Documents& documents, i
     for (int b = 1; b < n_tree_blocks && engine.blocks_together() > 1 && !blocks.by_superblocks; b++)
         blocks.by_superblocks = engine.begins_superblock(b);
     if (blocks.by_superblocks) {
-        const int64_t of_thread = std::max<int64_t>(quotient_up(quotient_up(documents.n, blocks.size), n_threads), 1);
-        blocks.together = static_cast<int>(quotient_up(of_thread, quotient_up(of_thread, engine.blocks_together())));
+        const int64_t n = std::max<int64_t>(quotient_up(documents.n, blocks.size), 1), fitting = engine.blocks_together();
+        const int64_t together = n_threads == 1 ? quotient_up(n, quotient_up(n, fitting)) : next_share(n, n_threads, fitting);
+        blocks.together = static_cast<int>(together);
     }
     return blocks;
 }
@@ -98,13 +103,29 @@ int end_of_superblock(const ExitLeaves& engine, const DocumentBlocks& blocks, in
     return end;
 }
 
-// Calls work(thread, first document, number of documents) for every `together` document blocks. All memory is allocated before
-// threads start.
+// The first document of each piece of work, and the end. Threads take as many pieces of one size as there are threads, then smaller
+// ones.
+std::vector<int64_t> pieces_of(int64_t n, const DocumentBlocks& blocks, int n_threads) {
+    const int64_t n_blocks = quotient_up(n, blocks.size);
+    std::vector<int64_t> starts;
+    for (int64_t at = 0, share = blocks.together; at < n_blocks; at += share) {
+        if (n_threads > 1 && starts.size() % n_threads == 0) share = next_share(n_blocks - at, n_threads, blocks.together);
+        starts.push_back(at * blocks.size);
+    }
+    starts.push_back(n);
+    return starts;
+}
+
+// Calls work(thread, first document, number of documents) for every document block, or up to `together` of them. All memory is
+// allocated before threads start.
 template <class Work>
 void for_document_blocks(const ExitLeaves& engine, const Documents& documents, const DocumentBlocks& blocks, size_t sum_bytes,
                          int n_threads, Work work) {
     const int stride = blocks.stride;
-    const int64_t size = blocks.size * blocks.together, n_pieces = quotient_up(documents.n, size);
+    std::vector<int64_t> starts;
+    if (blocks.together > 1) starts = pieces_of(documents.n, blocks, n_threads);
+    const auto start_of = [&](int64_t p) { return starts.empty() ? std::min(p * blocks.size, documents.n) : starts[p]; };
+    const int64_t n_pieces = starts.empty() ? quotient_up(documents.n, blocks.size) : static_cast<int64_t>(starts.size()) - 1;
     n_threads = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(n_threads, n_pieces)));
     const auto with_memory = [&] {
         const size_t leaf_bytes = static_cast<size_t>(engine.largest_tree_block()) * stride * engine.leaf_bytes();
@@ -116,7 +137,7 @@ void for_document_blocks(const ExitLeaves& engine, const Documents& documents, c
     if (n_threads > 1) helpers.reserve(n_threads - 1);
     while (static_cast<int>(helpers.size()) < n_threads - 1) helpers.push_back(with_memory());
     share_out(n_pieces, n_threads, [&](int thread, int64_t p) {
-        work(thread ? helpers[thread - 1] : caller, p * size, static_cast<int>(std::min(size, documents.n - p * size)));
+        work(thread ? helpers[thread - 1] : caller, start_of(p), static_cast<int>(start_of(p + 1) - start_of(p)));
     });
 }
 
@@ -318,7 +339,7 @@ void score_as(const ExitLeaves& engine, const Kernels& kernels, const Documents&
             }
             add_all(block, rows, tree, n_trees, from);
         };
-        for (int block = 0; block < blocks.together; block++)
+        for (int block = 0; block * size < n; block++)
             layout.start(sums + block * layout.size(), static_cast<const Sum*>(values.start));
         for (int d = 0; d < n && begin; d += size)
             layout.read(sums + d / size * layout.size(), begin + row(d / size) * n_outputs, std::min(size, n - d));

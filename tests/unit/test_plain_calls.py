@@ -196,7 +196,7 @@ def test_other_categories_by_value_are_read_elsewhere(monkeypatch: pytest.Monkey
         model.predict([row[:7] for row in rows])
     with pytest.raises(InputError, match="dtype float64, but the model has categories"):
         model.predict(np.zeros((3, 8)))
-    monkeypatch.setattr("gpuqs.plain_calls.rows_at_once", lambda forest, narrow: 59)
+    monkeypatch.setattr("gpuqs.plain_calls.rows_copied", lambda forest: 59)
     general.clear()
     assert Model(model.forest).predict(rows).tobytes() == expected.tobytes() and general == [60]
 
@@ -223,7 +223,7 @@ def test_sparse_matrices_of_many_rows_or_entries(monkeypatch: pytest.MonkeyPatch
         few.setattr("gpuqs.arrays.sparse._FEW_VALUES", 8 * 10)
         assert Model(model.forest).predict(S[:11]).tobytes() == model.predict(X[:11]).tobytes()
         assert general == [1, 11]
-    monkeypatch.setattr("gpuqs.plain_calls.rows_at_once", lambda forest, narrow: 10)
+    monkeypatch.setattr("gpuqs.plain_calls.rows_copied", lambda forest, narrow: 10)
     assert Model(model.forest).predict(S[:11]).tobytes() == model.predict(X[:11]).tobytes()
     assert general == [1, 11, 11]
 
@@ -541,6 +541,7 @@ def test_more_than_signals_may_wait_for_takes_the_general_path(
     max_small: int, general: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plain_calls, "MAX_SMALL", max_small)
+    monkeypatch.setattr("gpuqs.chunks.CHUNK_WORK", 1_000_000)
     model = Model(made())
     most = rows_at_once(model.forest)
     X = np.random.default_rng(8).normal(size=(most + 1, 8)).astype(np.float32)

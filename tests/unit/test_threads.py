@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from gpuqs.cpu_fallback import default_threads, effective_threads, processors
 from gpuqs.cpu_fallback.scorer import max_threads
+from gpuqs.engines import ENGINES
 from gpuqs.model import Model
 
 HERE = Path(__file__).parent
@@ -78,6 +79,19 @@ def test_threads_are_kept_and_no_more_started_than_calls_ask_for() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells how many threads there are")
+@pytest.mark.parametrize("together", [1, 3, 32])
+def test_threads_leave_no_document_out(together: int) -> None:
+    """Of one block or many, of superblocks that several blocks pass together or each by itself."""
+    forest, engine = MODEL.forest, ENGINES["bitslice"]
+    params = {"max_nodes": 100, "one_superblock": 0, "word": 128, "together": together}
+    program = engine.prepare(forest, "exact", params=params)
+    for n in (0, 1, 127, 128, 129, 511, 1025, 1664, 2500, 4000):
+        for n_threads in range(1, 8):
+            sums = np.full((n, 1), np.nan)
+            engine.score(program, X[:n], sums, n_threads)
+            assert sums[:, 0].tobytes() == EXPECTED[:n].tobytes(), (n, n_threads)
+
+
 def test_threads_of_plain_calls() -> None:
     script = (
         "import os, numpy as np; from test_threads import MODEL, X\n"
