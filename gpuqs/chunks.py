@@ -9,6 +9,9 @@ from gpuqs.forest import Forest
 
 #: Work of a thread (documents x trees and columns) between two checks for pending signals such as Ctrl-C.
 CHUNK_WORK = 100_000_000
+#: Trees that are scored in the time of turning an output's sum into a score. It also limits the sums of a chunk, which
+#: some outputs need beside the answer, to 25 MB a thread.
+OUTPUT = 32
 #: Nodes of a tree that `bitslice` tests in the time of one unit of work; at most the sum of the trees' depths counts.
 DEEP = 256
 #: Category sets that are tested in the time of one unit of work.
@@ -35,7 +38,7 @@ def _width(forest: Forest, narrow: bool) -> int:
 
 def rows_at_once(forest: Forest, narrow: bool = False, n_threads: int = 1) -> int:
     """Documents on the host that CPU engines score between two checks for signals."""
-    rows = CHUNK_WORK // (forest.n_trees + _width(forest, narrow))
+    rows = CHUNK_WORK // (forest.n_trees + _width(forest, narrow) + OUTPUT * forest.n_outputs)
     work = forest.n_category_sets // SETS
     if forest.n_nodes > DEEP * forest.n_trees:
         work += min(forest.n_nodes // DEEP, int(forest.tree_depth.sum()))

@@ -368,7 +368,7 @@ def test_chunks_of_deep_trees_are_smaller() -> None:
     documents = coded_rows(np.zeros((10**7, 8)))
     ordinary, deep = (random_forest(np.random.default_rng(0), n_trees=60, max_leaves=n) for n in (64, 20_000))
     for threads in (1, 3):
-        assert chunks.rows_for_cpu(documents, ordinary, n_threads=threads) == threads * (10**8 // 68) // 1024 * 1024
+        assert chunks.rows_for_cpu(documents, ordinary, n_threads=threads) == threads * (10**8 // 100) // 1024 * 1024
         copied = documents._replace(copied=True)
         assert chunks.rows_for_cpu(copied, ordinary, n_threads=threads) == (16 << 20) // 64
         rows = chunks.rows_for_cpu(documents, deep, n_threads=threads)
