@@ -13,7 +13,7 @@ from gpuqs import cpu_fallback
 from gpuqs.arrays import Documents
 from gpuqs.arrays.dense import without_history
 from gpuqs.chooser import Chooser
-from gpuqs.chunks import pieces, rows_for_cpu, rows_for_gpu
+from gpuqs.chunks import MIN_DEEP, pieces, rows_for_cpu, rows_for_gpu, rows_within
 from gpuqs.cpu_fallback import Machine
 from gpuqs.devices import HOST, Device, GpuDevice
 from gpuqs.encoded import EncodedDocuments
@@ -108,7 +108,7 @@ class Calls:
         if where is not runs_on:
             rows = rows_for_gpu(documents, forest)
         elif on_host:
-            rows = rows_for_cpu(documents, forest, call.output, scoring.n_threads)
+            rows = self._rows_at_once(scoring, way, documents, here)
         if call.out is not None:
             if on_host:
                 documents = refusing_overlap(documents, X, forest, memory.answer, rows)
@@ -143,7 +143,7 @@ class Calls:
         if not isinstance(scoring.program, CpuProgram):
             return None
         rows = documents.rows(0, documents.n, look_up_threads(forest, documents.n, call.n_threads))
-        at_once = (documents.n or 1) if encoded else rows_for_cpu(documents, forest, n_threads=scoring.n_threads)
+        at_once = (documents.n or 1) if encoded else self._rows_at_once(scoring, way, documents, here)
         return staged_answers(scoring, rows, ends, at_once, self._margin(call.base_margin, documents.n))
 
     def encode(self, documents: Documents, n_threads: int | None, machine: Machine) -> Any:
@@ -200,6 +200,17 @@ class Calls:
         n_answers = len(program.values.trees) if call.output in ("leaf", "per_tree") else n_stages
         n_threads = threads_of_call(self.chooser.threads(way, n, machine, LEAF * n_answers), call.n_threads)
         return Scoring(forest, ENGINES[way.engine], program, runs_on, call.output, n_threads)
+
+    def _rows_at_once(self, scoring: Scoring, way: Way, documents: Documents, machine: Machine) -> int:
+        """Documents on the host that are scored between two checks for signals."""
+        threads = min(scoring.n_threads, cpu_fallback.default_threads())
+        rows = rows_for_cpu(documents, self._forest, scoring.output, threads)
+        if documents.n <= MIN_DEEP:
+            return rows
+        of_thread = -(-rows // threads)
+        writing = LEAF * len(scoring.program.values.trees) if scoring.output == "leaf" else 0.0
+        us = (self.chooser.warm_cost(way.engine, of_thread, machine) or 0.0) + of_thread * writing
+        return rows_within(us, rows, threads)
 
     def _filling(self, scoring: Scoring, call: Call, where: Device) -> Callable[..., None]:
         """The function that fills an answer for a chunk of documents, or replays the launches that did so before."""

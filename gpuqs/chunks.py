@@ -10,8 +10,10 @@ from gpuqs.forest import Forest
 #: Work of a thread (documents x trees and columns) between two checks for pending signals such as Ctrl-C.
 CHUNK_WORK = 100_000_000
 #: Trees that are scored in the time of turning an output's sum into a score. It also limits the sums of a chunk, which
-#: some outputs need beside the answer, to 25 MB a thread.
-OUTPUT = 32
+#: some outputs need beside the answer, to 12 MB a thread.
+OUTPUT = 64
+#: Predicted microseconds between two checks, for engines that would take longer for so much work.
+MAX_WAIT = 200_000.0
 #: Nodes of a tree that `bitslice` tests in the time of one unit of work; at most the sum of the trees' depths counts.
 DEEP = 256
 #: Category sets that are tested in the time of one unit of work.
@@ -61,6 +63,12 @@ def rows_for_cpu(documents: Documents, forest: Forest, output: str = "value", n_
         return MIN_ROWS
     rows = (rows_copied if documents.copied else rows_at_once)(forest, documents.narrow, n_threads)
     return max(1, min(rows, PER_TREE_WORK // max(forest.n_trees, 1))) if output == "per_tree" else rows
+
+
+def rows_within(us: float, rows: int, n_threads: int) -> int:
+    """No more than ``rows``, and so few that they take at most `MAX_WAIT` if ``rows`` take ``us`` microseconds."""
+    fewer = int(rows * min(MAX_WAIT / max(us, 1.0), 1.0)) // 1024 * 1024
+    return min(rows, max(fewer, n_threads * MIN_DEEP))
 
 
 def pieces(n: int, rows: int) -> Iterator[tuple[int, int]]:

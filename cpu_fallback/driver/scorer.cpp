@@ -360,6 +360,7 @@ void write_numbers(const LeafValues& values, const uint16_t* order, int tree, in
     out += tree - values.first_tree;
     for (int d = 0; d < n; d++, out += values.n_trees) {
         const Leaf* const of_document = leaf + (order ? order[d] : d);
+#pragma GCC unroll 4
         for (int k = 0; k < n_trees; k++) out[k] = number[k][of_document[static_cast<int64_t>(k) * stride]];
     }
 }

@@ -75,7 +75,7 @@ def with_zeros(documents: Documents) -> Documents:
         near = np.abs(rows) <= ZERO_THRESHOLD
         return np.where(near, rows.dtype.type(0), rows) if near.any() else rows
 
-    return documents._replace(chunk=chunk)
+    return documents._replace(chunk=chunk, copied=True)
 
 
 def with_missing(documents: Documents, forest: Forest) -> Documents:

@@ -8,7 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from gpuqs.engines import ENGINES, LEFT_OUT
 from gpuqs.errors import DeviceError, GpuqsError, InputError, UnsupportedModelError
 from gpuqs.model import Model
 from gpuqs.schema import Schema
+from gpuqs.scoring import Scoring
 
 
 def make(**fields: object) -> Model:
@@ -368,11 +369,30 @@ def test_chunks_of_deep_trees_are_smaller() -> None:
     documents = coded_rows(np.zeros((10**7, 8)))
     ordinary, deep = (random_forest(np.random.default_rng(0), n_trees=60, max_leaves=n) for n in (64, 20_000))
     for threads in (1, 3):
-        assert chunks.rows_for_cpu(documents, ordinary, n_threads=threads) == threads * (10**8 // 100) // 1024 * 1024
+        assert chunks.rows_for_cpu(documents, ordinary, n_threads=threads) == threads * (10**8 // 132) // 1024 * 1024
         copied = documents._replace(copied=True)
         assert chunks.rows_for_cpu(copied, ordinary, n_threads=threads) == (16 << 20) // 64
         rows = chunks.rows_for_cpu(documents, deep, n_threads=threads)
         assert rows * min(int(deep.tree_depth.sum()), deep.n_nodes // 256) <= 10**8 * threads
+
+
+@pytest.mark.parametrize("output", ["value", "leaf"])
+def test_chunks_of_slow_engines_are_smaller(output: Literal["value", "leaf"], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, scored = make(), []
+    X = np.random.default_rng(0).normal(size=(20_000, model.n_features))
+    want, fill = model.predict(X, output, engine="walk"), Scoring.fill
+
+    def noted(self: Scoring, documents: np.ndarray, *rest: Any) -> None:
+        scored.append(len(documents))
+        fill(self, documents, *rest)
+
+    monkeypatch.setattr(Scoring, "fill", noted)
+    monkeypatch.setattr("gpuqs.cpu_fallback.default_threads", lambda: 2)
+    for most, n_threads, each in ((1e9, 1, 20_000), (1.0, 1, 4096), (1.0, 2, 8192), (1.0, 7, 8192)):
+        scored.clear()
+        monkeypatch.setattr(chunks, "MAX_WAIT", most)
+        np.testing.assert_array_equal(model.predict(X, output, engine="walk", n_threads=n_threads), want)
+        assert max(scored) == each and sum(scored) == 20_000
 
 
 # -- threads and processes --------------------------------------------------------------------

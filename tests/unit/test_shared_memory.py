@@ -10,6 +10,7 @@ import pytest
 from forests import probing_documents, random_forest
 
 from gpuqs import chunks
+from gpuqs.arrays import as_documents
 from gpuqs.errors import InputError
 from gpuqs.model import Model
 from gpuqs.schema import Schema
@@ -27,6 +28,18 @@ def test_out_that_shares_memory_with_documents() -> None:
     columns = np.zeros((n + 1, 200)).T  # a column next to the documents does not overlap them
     beside = columns[:, n]
     assert MODEL.predict(columns[:, :n], "raw", out=beside) is beside
+
+
+def test_out_that_shares_memory_with_documents_of_which_some_are_near_zero() -> None:
+    """Linear leaves read those as zeros, in copies of chunks that hold any."""
+    model = Model(random_forest(np.random.default_rng(0), n_trees=20, linear=0.5))
+    X = np.random.default_rng(1).normal(size=(5000, model.n_features))
+    X[::100, 3] = 1e-40
+    before = X.copy()
+    with pytest.raises(InputError, match="shares memory"):
+        model.predict(X, "raw", out=X.reshape(-1)[-5000:])
+    np.testing.assert_array_equal(X, before)
+    assert as_documents(X, model.forest).copied  # hence in chunks of few bytes
 
 
 def overlapping() -> dict[str, Callable[[np.ndarray], Any]]:
