@@ -134,7 +134,7 @@ def candidates(
                 found[candidate.way] = candidate
     by_cost = sorted(found.values(), key=lambda c: float("inf") if c.predicted is None else c.predicted)
     as_they_are, others = ([c for c in by_cost if (c.params == ()) is plain] for plain in (True, False))
-    kept = {id(c) for c in (*as_they_are, *others[: max(_MAX_CANDIDATES - len(as_they_are), 0)])}
+    kept = {id(c) for c in (found[default.way], *as_they_are, *others[: max(_MAX_CANDIDATES - len(as_they_are), 0)])}
     return [c for c in by_cost if id(c) in kept]
 
 

@@ -78,7 +78,6 @@ def test_threads_are_kept_and_no_more_started_than_calls_ask_for() -> None:
     assert run(script).stdout == "1\n"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells how many threads there are")
 @pytest.mark.parametrize("together", [1, 3, 32])
 def test_threads_leave_no_document_out(together: int) -> None:
     """Of one block or many, of superblocks that several blocks pass together or each by itself."""
@@ -92,6 +91,7 @@ def test_threads_leave_no_document_out(together: int) -> None:
             assert sums[:, 0].tobytes() == EXPECTED[:n].tobytes(), (n, n_threads)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells how many threads there are")
 def test_threads_of_plain_calls() -> None:
     script = (
         "import os, numpy as np; from test_threads import MODEL, X\n"
