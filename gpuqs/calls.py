@@ -203,7 +203,9 @@ class Calls:
 
     def _rows_at_once(self, scoring: Scoring, way: Way, documents: Documents, machine: Machine) -> int:
         """Documents on the host that are scored between two checks for signals."""
-        threads = min(scoring.n_threads, cpu_fallback.default_threads())
+        threads = scoring.n_threads
+        if documents.n > MIN_DEEP and threads > 1:
+            threads = min(threads, cpu_fallback.default_threads())
         rows = rows_for_cpu(documents, self._forest, scoring.output, threads)
         if documents.n <= MIN_DEEP:
             return rows

@@ -20,8 +20,8 @@ DEEP = 256
 SETS = 4
 #: Trees that are scored in the time of one whose leaves have linear models.
 LINEAR = 32
-#: Lower limit of documents in a thread's chunk for deep trees and many category sets: smaller chunks would load large
-#: trees and sets into the cache more often.
+#: Lower limit of documents in a thread's chunk for deep trees, many category sets and slow engines: smaller chunks
+#: would load large trees and sets into the cache more often.
 MIN_DEEP = 4096
 #: Leaf numbers (documents x trees) that are held while their values are looked up.
 PER_TREE_WORK = 4_000_000
@@ -66,7 +66,7 @@ def rows_for_cpu(documents: Documents, forest: Forest, output: str = "value", n_
 
 
 def rows_within(us: float, rows: int, n_threads: int) -> int:
-    """No more than ``rows``, and so few that they take at most `MAX_WAIT` if ``rows`` take ``us`` microseconds."""
+    """Of ``rows`` that take ``us`` microseconds, those that take at most `MAX_WAIT`; at least `MIN_DEEP` a thread."""
     fewer = int(rows * min(MAX_WAIT / max(us, 1.0), 1.0)) // 1024 * 1024
     return min(rows, max(fewer, n_threads * MIN_DEEP))
 

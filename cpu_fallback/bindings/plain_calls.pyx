@@ -315,7 +315,7 @@ cdef class PlainCalls:
                     turns.take(thread, now, longest_turn)
         if counts:
             kept = self.kept_lock(chosen.keeps_lock[n], now - started)
-            if kept != chosen.keeps_lock[n]:
+            if kept != chosen.keeps_lock[n]:  # else threads would pass its cache line to and fro
                 chosen.keeps_lock[n] = kept
         if of or self.then is None:
             return scores

@@ -36,7 +36,7 @@ MAX_NODES = 65_000
 #: the programs and leaf values of so many nodes along with the words of their tests, 512 documents each. Small batches
 #: would gain less than it takes to decode some tests twice (an Intel Xeon, Emerald Rapids: 1,000 and 20,000 x 64).
 CACHED_NODES = 32_768
-LARGE_BATCH = 2_048
+LARGE_BATCH = 2_048  # at most `gpuqs.chooser.MAX_ASKED`
 LARGE_L2 = 2 << 20
 #: Widest leaf vectors, in columns, that are looked up in tables, by whether registers have 64 bytes and by the values'
 #: type. Wider vectors are added whole, which is faster (measured on an AMD EPYC, Zen 4: 1 to 16 columns).
@@ -52,7 +52,7 @@ class Bitslice(CpuEngine):
     parameters: ClassVar[tuple[Parameter, ...]] = (
         # The words of this many tests, of 64 bytes each, fit an L2 cache of 1 MiB along with the programs.
         Parameter("max_predicates", "distinct tests of a superblock", 12_000, 1, MAX_PREDICATES),
-        # Decoding some tests twice, in two superblocks, would cost more than overflowing the cache.
+        # For small batches, decoding some tests twice, in two superblocks, costs more than overflowing the cache.
         Parameter("one_superblock", "so few distinct tests make one superblock", 20_000, 0, MAX_PREDICATES),
         # Programs and leaf values of this many nodes stay in the L3 cache while further documents run. (See `usual`.)
         Parameter("max_nodes", "nodes of a superblock", MAX_NODES, 1, 1 << 30),
