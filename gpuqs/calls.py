@@ -210,9 +210,11 @@ class Calls:
         if documents.n <= MIN_DEEP:
             return rows
         of_thread = -(-rows // threads)
+        us = self.chooser.warm_cost(way.engine, of_thread, machine)
+        if us is None:  # the reference, which uses one thread, and memory for each document
+            return rows_for_cpu(documents, self._forest, scoring.output)
         writing = LEAF * len(scoring.program.values.trees) if scoring.output == "leaf" else 0.0
-        us = (self.chooser.warm_cost(way.engine, of_thread, machine) or 0.0) + of_thread * writing
-        return rows_within(us, rows, threads)
+        return rows_within(us + of_thread * writing, rows, threads)
 
     def _filling(self, scoring: Scoring, call: Call, where: Device) -> Callable[..., None]:
         """The function that fills an answer for a chunk of documents, or replays the launches that did so before."""

@@ -67,8 +67,9 @@ def rows_for_cpu(documents: Documents, forest: Forest, output: str = "value", n_
 
 def rows_within(us: float, rows: int, n_threads: int) -> int:
     """Of ``rows`` that take ``us`` microseconds, those that take at most `MAX_WAIT`; at least `MIN_DEEP` a thread."""
-    fewer = int(rows * min(MAX_WAIT / max(us, 1.0), 1.0)) // 1024 * 1024
-    return min(rows, max(fewer, n_threads * MIN_DEEP))
+    if us <= MAX_WAIT:
+        return rows
+    return min(rows, max(int(rows * MAX_WAIT / us) // 1024 * 1024, n_threads * MIN_DEEP))
 
 
 def pieces(n: int, rows: int) -> Iterator[tuple[int, int]]:

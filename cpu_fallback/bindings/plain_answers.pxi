@@ -27,9 +27,10 @@ cdef class Singles:
             if unlikely(self.n == 0):
                 for _ in range(MADE_TOGETHER):
                     single = cnp.PyArray_EMPTY(1, &one, number_type, False)
-                    Py_INCREF(single)
-                    self.made[self.n] = <PyObject*>single
-                    self.n += 1
+                    if self.n < MADE_TOGETHER:  # without the GIL, another thread may come in while NumPy allocates
+                        Py_INCREF(single)
+                        self.made[self.n] = <PyObject*>single
+                        self.n += 1
             self.n -= 1
             single = <cnp.ndarray>self.made[self.n]
             Py_DECREF(single)

@@ -25,6 +25,8 @@ cdef int asked_by(name, value) except -1:
     if value is None:
         if name in ("n_threads", "out", "trees", "base_margin", "device", "num_iteration", "iteration_range"):
             return NOTHING
+        if name in NAMES_OF_THREADS:
+            return NOTHING
     elif value is False:
         if name in ("raw_score", "output_margin", "pred_leaf", "pred_contrib"):
             return NOTHING

@@ -19,6 +19,7 @@ from interpreter_lock import lets_others_run, needs_the_lock
 import gpuqs
 from gpuqs import chunks, cpu_fallback
 from gpuqs.arrays import coded_rows
+from gpuqs.chooser import Chooser
 from gpuqs.engines import ENGINES, LEFT_OUT
 from gpuqs.errors import DeviceError, GpuqsError, InputError, UnsupportedModelError
 from gpuqs.model import Model
@@ -393,6 +394,30 @@ def test_chunks_of_slow_engines_are_smaller(output: Literal["value", "leaf"], mo
         monkeypatch.setattr(chunks, "MAX_WAIT", most)
         np.testing.assert_array_equal(model.predict(X, output, engine="walk", n_threads=n_threads), want)
         assert max(scored) == each and sum(scored) == 20_000
+
+
+def test_slow_calls_are_cut_by_their_predicted_time() -> None:
+    assert chunks.rows_within(2 * chunks.MAX_WAIT, 100_000, 2) == 49_152
+    assert chunks.rows_within(0.5 * chunks.MAX_WAIT, 100_000, 2) == chunks.rows_within(0.0, 100_000, 2) == 100_000
+    assert chunks.rows_within(100 * chunks.MAX_WAIT, 100_000, 2) == 2 * chunks.MIN_DEEP
+    assert chunks.rows_within(100 * chunks.MAX_WAIT, 1000, 2) == 1000
+
+
+@pytest.mark.parametrize("output", ["value", "leaf"])
+def test_the_predicted_time_is_of_a_threads_share(
+    output: Literal["value", "leaf"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And includes the time of writing leaf numbers; the reference, of unknown cost, uses one thread."""
+    model, asked = make(), []
+    X = np.random.default_rng(0).normal(size=(5000, model.n_features))
+    monkeypatch.setattr("gpuqs.calls.rows_within", lambda *of_call: asked.append(of_call) or of_call[1])
+    monkeypatch.setattr(Chooser, "warm_cost", lambda self, name, n, machine: None if name == "reference" else float(n))
+    monkeypatch.setattr("gpuqs.cpu_fallback.default_threads", lambda: 2)
+    for engine in ("walk", "reference"):
+        model.predict(X, output, engine=engine, n_threads=2)
+    ((us, rows, n_threads),) = asked
+    leaves = 1e-3 * model.n_trees if output == "leaf" else 0.0
+    assert n_threads == 2 and us == pytest.approx(rows / 2 * (1 + leaves))
 
 
 # -- threads and processes --------------------------------------------------------------------

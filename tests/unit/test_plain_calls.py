@@ -14,6 +14,7 @@ from plain_models import asked_otherwise, made
 import gpuqs
 from gpuqs import plain_calls, programs
 from gpuqs.chunks import rows_at_once
+from gpuqs.cpu_fallback import NAMES_OF_THREADS
 from gpuqs.errors import InputError
 from gpuqs.forest import CATEGORICAL, NEGATIVE_FRACTION_IS_ZERO, WHOLE_CODES, ZERO_THRESHOLD, Forest
 from gpuqs.model import Model
@@ -534,6 +535,13 @@ def test_ranges_that_are_none(general: list[int]) -> None:
     assert np.array_equal(model.predict(X, start_iteration=n), np.full(3, model.forest.base_score[0]))
     assert np.array_equal(model.predict(X, start_iteration=-3, num_iteration=4), model.predict(X, num_iteration=4))
     assert np.array_equal(model.predict(X, iteration_range=(2, 0)), model.predict(X, start_iteration=2))
+
+
+@pytest.mark.parametrize("name", NAMES_OF_THREADS)
+def test_no_number_of_threads_by_any_name(name: str, general: list[int]) -> None:
+    model, X = Model(made()), np.random.default_rng(8).normal(size=(3, 8))
+    assert model.predict(X, **{name: None}).tobytes() == model.predict(X).tobytes()
+    assert general == []
 
 
 @pytest.mark.parametrize("max_small", [plain_calls.MAX_SMALL, 1 << 20])

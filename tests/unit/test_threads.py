@@ -84,6 +84,7 @@ def test_threads_leave_no_document_out(together: int) -> None:
     forest, engine = MODEL.forest, ENGINES["bitslice"]
     params = {"max_nodes": 100, "one_superblock": 0, "word": 128, "together": together}
     program = engine.prepare(forest, "exact", params=params)
+    assert forest.n_nodes > 200  # hence several superblocks
     for n in (0, 1, 127, 128, 129, 511, 1025, 1664, 2500, 4000):
         for n_threads in range(1, 8):
             sums = np.full((n, 1), np.nan)

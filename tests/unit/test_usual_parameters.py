@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from gpuqs import cpu_fallback
 from gpuqs.cpu_fallback import Machine
 from gpuqs.devices import HOST
 from gpuqs.engines import ENGINES
-from gpuqs.engines.bitslice import CACHED_NODES, LARGE_BATCH, LARGE_L2
+from gpuqs.engines.bitslice import CACHED_NODES, LARGE_BATCH, LARGE_L2, Bitslice
 from gpuqs.forest import Forest
 from gpuqs.model import Model
+from gpuqs.tuning.loops import candidates
+from gpuqs.tuning.machine import Hierarchy
 from gpuqs.tuning.nearby import best_near
 from gpuqs.tuning.plan import Candidate, Tuned, Way
 
@@ -48,29 +51,42 @@ def test_superblocks_of_large_batches_fit_a_large_cache(large: Forest) -> None:
 
 def test_calls_use_them_unless_a_plan_says_otherwise(large: Forest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuqs.chooser.cache_sizes", lambda: CACHES)
-    model, here = Model(large), cpu_fallback.machine()
+    model, here, usual = Model(large), cpu_fallback.machine(), Bitslice.usual
     chooser = model._calls.chooser
     assert chooser.way(10**6, HOST, WIDE) == Way("bitslice", SMALLER)
     assert chooser.way(LARGE_BATCH - 1, HOST, WIDE) == Way("bitslice")
+    # From here on this machine counts as one of those, whatever it is.
+    monkeypatch.setattr(Bitslice, "usual", lambda self, forest, n, machine, sizes: usual(self, forest, n, WIDE, sizes))
     documents = np.random.default_rng(2).normal(size=(LARGE_BATCH, large.n_features))
     expected = model.predict(documents, engine="reference")
     asked: list[Any] = []
     get = model._programs.get
 
-    def noted(*args: Any, params: Any = None, **words: Any) -> Any:
-        asked.append(args[6] if len(args) > 6 else params)
-        return get(*args, **words) if params is None else get(*args, params=params, **words)
+    def noted(*args: Any, **words: Any) -> Any:
+        asked.append(signature(get).bind(*args, **words).arguments["params"])
+        return get(*args, **words)
 
     monkeypatch.setattr(model._programs, "get", noted)
     encoded = model.encode(documents)
-    for X in (documents, encoded):
-        for words in ({}, {"engine": "bitslice"}):
+    for X in (encoded, documents):
+        for words in ({"engine": "bitslice"}, {}):
             assert model.predict(X, **words).tobytes() == expected.tobytes()
-    assert asked == [ENGINES["bitslice"].usual(large, LARGE_BATCH, here, lambda: CACHES)] * 5
+    assert asked == [*[SMALLER] * 4, chooser.way(LARGE_BATCH, HOST, here).params]
     plan = model.tune(documents, 0.2, batch_sizes=[LARGE_BATCH])
     tried = {Way(one.engine, one.params) for one in plan.sizes[0].candidates}
     assert chooser.usual(LARGE_BATCH, HOST, here) in tried
     assert model.predict(documents).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("most", [0, 3, 48])
+def test_the_default_is_a_candidate_whatever_its_parameters(
+    most: int, large: Forest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuqs.tuning.loops._MAX_CANDIDATES", most)
+    default = Candidate("bitslice", SMALLER, 32)
+    memory = Hierarchy(CACHES, (4.0, 20.0, 100.0))
+    listed = candidates(large, 10_000, 192, memory, lambda name, n: float(n), default, ["bitslice", "walk"])
+    assert default.way in {one.way for one in listed}
 
 
 def test_sizes_near_a_tuned_one_know_the_default_by_its_parameters() -> None:
