@@ -68,11 +68,12 @@ def mapped(file: BinaryIO) -> mmap.mmap:
 
 
 def is_mapped(array: np.ndarray) -> bool:
-    """Whether an array lies in a file that is mapped into memory."""
+    """Whether an array lies in a file that is `mapped`."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
-    return isinstance(getattr(base, "obj", base), mmap.mmap)
+    memory = getattr(base, "obj", base)  # of files that are read, it may be a mapping, too, but of no file
+    return isinstance(memory, mmap.mmap) and ref(memory) in _MAPPED
 
 
 def _identity(descriptor: int) -> tuple[int, int]:

@@ -11,11 +11,12 @@ from gpuqs.forest import Forest
 from gpuqs.layout.columns import find_columns
 from gpuqs.layout.leaves import leaf_values
 
-#: Upper limit of the nodes of a forest walked this way: the second call lays it out, and must not take too long.
-MAX_NODES: Final = 1 << 14
-#: Nanoseconds per node or leaf that a document visits; for laying a forest out, once and per node (an AMD EPYC, Zen 4:
-#: 1 to 100 trees of 31 leaves).
-VISIT, LAYING_OUT, LAID_OUT_NODE = 6.0, 300e3, 300.0
+#: Upper limit of the nodes of a forest walked this way: the second call lays it out, and must not take too long (for
+#: so many, some 0.1 s).
+MAX_NODES: Final = 1 << 21
+#: Nanoseconds per node or leaf that a document visits, from cold caches; at least for laying a forest out, once and per
+#: node (1 to 100 trees of 31 leaves on an AMD EPYC, Zen 4; 10 to 20,000 trees of 64 leaves on an Intel server).
+VISIT, LAYING_OUT, LAID_OUT_NODE = 9.0, 300e3, 50.0
 #: A first call may take this share of the time for laying out, which the second call still has to do.
 SHARE = 0.25
 
@@ -28,7 +29,7 @@ def comes_first(forest: Forest, n_documents: int) -> bool:
 
 def forest_walk(forest: Forest, machine: Machine) -> CpuProgram:
     """A program with exact sums; its leaves are numbered as in the forest."""
-    values = leaf_values(forest, forest.leaf_place, "exact")
+    values = leaf_values(forest, None, "exact")
     single = forest.input_dtype == "float32"
     scorer = cpu_fallback.ForestWalk(
         forest, find_columns(forest), forest.n_features, single=single, document_block=64, isa=machine.isa

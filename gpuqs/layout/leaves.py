@@ -140,11 +140,12 @@ class LeafValues:
 
 
 def leaf_values(
-    forest: Forest, position: npt.NDArray[np.int32], precision: str, *, shared: bool = False
+    forest: Forest, position: npt.NDArray[np.int32] | None, precision: str, *, shared: bool = False
 ) -> LeafValues:
     """Leaf values for ``precision`` "exact" (the source library's sums) or "fast" (fixed point).
 
-    ``position``: as in `LeafRanges`, or mirrored. ``shared``: whether leaves may share vectors.
+    ``position``: as in `LeafRanges`, or mirrored; None: leaves keep the forest's order, and arrays are not copied.
+    ``shared``: whether leaves may share vectors.
     """
     dtype = np.dtype(forest.sum_dtype)
     given = np.ascontiguousarray(forest.weighted_leaves())
@@ -154,6 +155,8 @@ def leaf_values(
         first, row = making.distinct_rows(given, min(len(given) // SHARED_BY, MAX_SHARED // given.strides[0]))
 
     def in_order(items: np.ndarray) -> np.ndarray:
+        if position is None:
+            return items
         ordered = cache_lines.zeros(items.shape, items.dtype)
         making.put_in_order(forest.leaf_offsets, position, items, ordered)
         return ordered
@@ -166,9 +169,7 @@ def leaf_values(
     leaf_id = in_order(forest.leaf_id)
     linear_bounds = np.zeros((0, 2), np.int64)
     if forest.has_linear_leaves:
-        linear_bounds = cache_lines.zeros((len(position), 2), np.int64)
-        bounds = np.stack([forest.linear_offsets[:-1], forest.linear_offsets[1:]], axis=1)
-        making.put_in_order(forest.leaf_offsets, position, bounds, linear_bounds)
+        linear_bounds = in_order(np.stack([forest.linear_offsets[:-1], forest.linear_offsets[1:]], axis=1))
     zero = np.zeros(forest.n_outputs)
     start, add_last, step = forest.base_score.astype(dtype), zero, 0.0
     if precision == "fast":
